@@ -132,7 +132,7 @@ class Comparison:
 
     @cached_property
     def test_counts(self) -> Tensor | None:
-        """Test samples per class."""
+        """Test samples of each class."""
         classes = 0 if self.dataset is None else self.dataset.num_classes
         return None if self.targets is None else count_labels(torch.tensor(self.targets), classes)
 

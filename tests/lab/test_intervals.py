@@ -43,13 +43,6 @@ def table(values, metric="error"):
     return pd.DataFrame(rows, columns=[*KEYS, "value"]).dropna()
 
 
-def test_two_methods_without_samples_have_the_paired_t_test():
-    runs = table(np.random.default_rng(0).normal(size=(2, 5)))
-    one, other = paired_tests(runs, "m0", pooled=True), paired_tests(runs, "m0")
-    for name in ("mean", "sd", "n", "low", "high", "p", "p_holm"):
-        assert one[name].item() == pytest.approx(other[name].item(), abs=1e-9)
-
-
 def test_the_variance_is_pooled_over_methods_and_needs_no_complete_table():
     values = np.random.default_rng(0).normal(size=(4, 5))
     runs = table(values)
@@ -63,8 +56,6 @@ def test_the_variance_is_pooled_over_methods_and_needs_no_complete_table():
     found = paired_tests(runs, "m0", pooled=True).set_index("method")
     assert found["n"].tolist() == [5, 5, 3]
     assert (found["seed_error"] * np.sqrt(found["n"])).std() < 1e-12
-    # one seed has no variance, and neither has one run of each method
-    assert paired_tests(table(np.ones((3, 1))), "m0", pooled=True)["p"].isna().all()
 
 
 def test_a_value_that_is_no_number_claims_nothing():

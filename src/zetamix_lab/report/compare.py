@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 
 from zetamix_lab.atomic_io import json_safe, read_json, write_json, write_text
 from zetamix_lab.comparison import Comparison, metric_of
-from zetamix_lab.metrics import BALANCED
+from zetamix_lab.metrics import BALANCED, BINS
 from zetamix_lab.provenance import machine_summary
 from zetamix_lab.report.compare_figures import draw_figures
 from zetamix_lab.report.compare_text import LEVEL, describe_terms, summarise
@@ -83,24 +84,18 @@ def describe_replaced(comparison: Comparison, out: Path) -> str:
         return ""
     try:
         earlier = read_json(out / "results.json")
-        recipe, about, methods = earlier["recipe"], earlier["dataset"], earlier["methods"]
-        before = about["fingerprint"], recipe
+        recipe, data = earlier["recipe"], earlier["dataset"]["fingerprint"]
+        lost = [label for label in earlier["methods"] if label not in comparison.methods]
     except (OSError, ValueError, KeyError, TypeError):
         return ""
     now = without_folders(json_safe(comparison.recipe.as_dict()))
-    if before != (comparison.dataset.fingerprint, now):
+    if (data, recipe) != (comparison.dataset.fingerprint, now):
         return (
             f"It replaces a report with other data or settings ({recipe['model']}, "
-            f"{recipe['epochs']} epochs, samples of {' × '.join(map(str, about['shape']))}), whose "
-            "runs are kept. To keep both reports, use another --out."
+            f"{recipe['epochs']} epochs), whose runs are kept. To keep both, use another --out."
         )
-    lost = [label for label in methods if label not in comparison.methods]
-    if not lost:
-        return ""
-    return (
-        f"It replaces a report that also had {join(lost)}. Their runs are kept: add them to "
-        "--methods to include them."
-    )
+    kept = f"It replaces a report that also had {join(lost)}. Their runs are kept: add them to "
+    return f"{kept}--methods to include them." if lost else ""
 
 
 # tables
@@ -176,18 +171,13 @@ def class_table(comparison: Comparison) -> Table | None:
     recalls = [100 * comparison.recalls(label) for label in labels]
     shown, notes = counts.nonzero().flatten(), ["Mean ± standard deviation over seeds."]
     if len(shown) > MAX_CLASSES:
-        notes.append(
-            f"The {MAX_CLASSES} of {len(shown):,} classes with the lowest recall; results.json has "
-            "all."
-        )
+        notes.append(f"The {MAX_CLASSES} of {len(shown):,} with the lowest; results.json has all.")
         total = torch.stack([values.mean(0) for values in recalls]).mean(0)
         shown = shown[total[shown].argsort(stable=True)][:MAX_CLASSES]
     rows = []
     for k in shown.tolist():
-        own = [values[:, k] for values in recalls]
-        cells = [
-            Cell(float(v.mean()), float(v.std()) if len(v) > 1 else None, digits=1) for v in own
-        ]
+        own = [pd.Series(values[:, k]) for values in recalls]
+        cells = [Cell(values.mean(), values.std(), digits=1) for values in own]
         rows.append([dataset.classes[k], int(counts[k]), *cells])
     columns = ["class", "samples", *map(comparison.name_of, labels)]
     tips = {"samples": "in the test split"}
@@ -285,29 +275,24 @@ def describe_method(comparison: Comparison) -> list[str]:
     dataset, recipe, records = comparison.dataset, comparison.recipe, comparison.records.values()
     paragraphs = []
     if dataset is not None and recipe is not None:
-        paragraphs.append(
+        paragraphs += [
             f"Every run: {len(dataset.train):,} training samples, {recipe.model}, {recipe.start}, "
             f"{plural(recipe.epochs, 'epoch')}, batch size {recipe.batch_size}, "
             f"{recipe.optimisation}, augmentation: {recipe.augmentation}. Recipe: {recipe.origin}. "
-            "A seed fixes the initial weights and the order of the data, so that paired runs "
-            "differ only in the mixing. All numbers are from the last epoch; nothing was selected "
-            "on the test split."
-        )
-        paragraphs.append(
+            "A seed fixes the initial weights and the order of the data: paired runs differ only "
+            "in the mixing. Numbers are of the last epoch; the test split selected nothing.",
             f"Primary metric: {comparison.metric.title}. It is the mean average precision for "
             "several labels per sample, the AUC for two classes, the error rate if the largest "
             f"test class has at most {BALANCED:g} times the samples of the smallest, and balanced "
-            "accuracy otherwise. Expected calibration error: 15 bins of equal width."
-        )
+            f"accuracy otherwise. Expected calibration error: {BINS} bins of equal width.",
+        ]
     paragraphs.append(_describe_intervals(comparison))
     if records:
         lines = Counter(machine_summary(record.machine) for record in records)
         machines = "; ".join(f"{plural(count, 'run')} on {line}" for line, count in lines.items())
-        minutes = sum(record.wall_s for record in records) / 60
+        minutes = f"{sum(record.wall_s for record in records) / 60:.1f} minutes"
         where = f" ({comparison.description})" if comparison.description else ""
-        paragraphs.append(
-            f"Trained{where}: {machines}. The times of all runs add up to {minutes:.1f} minutes."
-        )
+        paragraphs.append(f"Trained{where}: {machines}. The times of all runs add up to {minutes}.")
     notes = () if dataset is None else dataset.notes
     return [without_folders(text) for text in (*paragraphs, *(f"Data: {note}." for note in notes))]
 
@@ -317,15 +302,12 @@ def _describe_intervals(comparison: Comparison) -> str:
     tests = comparison.tests[comparison.tests["metric"].isin(comparison.metrics)]
     known = tests.groupby("metric", sort=False)["sample_error"].count() > 0
     text = f"Intervals: {LEVEL} each, Student's t, with the variance over seeds of all methods. "
-    for has, what in (
-        (True, "for new seeds and new test samples of the same source"),
-        (False, "for new seeds on the same test samples"),
-    ):
+    kinds = {True: "and new test samples of the same source", False: "on the same test samples"}
+    for has, what in kinds.items():
         if titles := [metric_of(name).title for name in known.index[known == has]]:
-            text += f"Those of {join(titles)} are {what}. "
+            text += f"Those of {join(titles)} are for new seeds {what}. "
     tested = join([metric_of(name).title for name in comparison.tested])
     return (
         f"{text}p-values are Holm-corrected over all differences from one baseline in {tested}. No "
-        "interval covers another choice of training samples. Derivation and simulation: "
-        "docs/understand/intervals."
+        "interval covers other training samples. Derivation: docs/understand/intervals."
     )

@@ -55,8 +55,13 @@ def draw_differences(comparison: Comparison) -> Picture:
             base = comparison.values(baseline, metric.name)
             for row, test in enumerate(tests.itertuples()):
                 values = comparison.values(test.method, metric.name)
-                seeds = [value - base[seed] for seed, value in values.items() if seed in base]
-                _draw_difference(axes, row, test, seeds)
+                seeds = [metric.scale(values[s] - base[s]) for s in values if s in base]
+                colour = series_style(0)["color"] if test.significant else GREY
+                fill = colour if test.significant else "white"
+                style: Any = {"fmt": "D", "markersize": 6, "color": colour, "markerfacecolor": fill}
+                error = None if math.isnan(test.high) else metric.scale(test.high - test.mean)
+                axes.plot(seeds, [row + 0.24] * len(seeds), "o", ms=3, color=colour, alpha=0.6)
+                axes.errorbar(metric.scale(test.mean), row, xerr=error, **style)
             axes.axvline(0, color="black", linewidth=1)
             axes.set_yticks(range(len(tests)), list(map(comparison.name_of, tests["method"])))
             axes.set_ylim(len(tests) - 0.5, -0.5)
@@ -71,18 +76,6 @@ def draw_differences(comparison: Comparison) -> Picture:
             f"Bars: {LEVEL} intervals of the mean, uncorrected. Filled: significant after Holm's "
             "correction.",
         )
-
-
-def _draw_difference(axes: Axes, row: int, test: Any, seeds: list[float]) -> None:
-    scale = metric_of(test.metric).scale
-    colour = series_style(0)["color"] if test.significant else GREY
-    axes.plot(
-        list(map(scale, seeds)), [row + 0.24] * len(seeds), "o", ms=3, color=colour, alpha=0.6
-    )
-    error = None if math.isnan(test.high) else scale(test.high - test.mean)
-    fill = colour if test.significant else "white"
-    style: Any = {"fmt": "D", "markersize": 6, "color": colour, "markerfacecolor": fill}
-    axes.errorbar(scale(test.mean), row, xerr=error, **style)
 
 
 def draw_curves(comparison: Comparison) -> Picture:
@@ -100,7 +93,14 @@ def draw_curves(comparison: Comparison) -> Picture:
                 late += _draw_curves(axes, comparison, split, name)
                 axes.set_title(f"{metric_of(name).heading}, {titles[split]}")
                 axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-            _limit(row[0], np.concatenate(late))
+            values = np.concatenate(late)
+            values = values[np.isfinite(values)]
+            if len(values) and np.ptp(values):
+                # rare values far outside the range of all others are not shown
+                low, high = np.percentile(values, [2, 98])
+                margin = 0.1 * (high - low)
+                # no metric is negative
+                row[0].set_ylim(max(0.0, low - margin), high + margin)
         for axes in panels.flat[-2:]:
             axes.set_xlabel("epoch")
         handles, labels = panels[0, 0].get_legend_handles_labels()
@@ -138,16 +138,6 @@ def _draw_curves(axes: Axes, comparison: Comparison, split: str, name: str) -> l
         axes.fill_between(epochs, *band, color=style["color"], alpha=0.13, lw=0)
         late += [edge[epochs >= SCALED_FROM * epochs[-1]] for edge in band]
     return late
-
-
-def _limit(axes: Axes, values: Any) -> None:
-    """Scale an axis to its curves, without rare values far outside the range of all others."""
-    values = values[np.isfinite(values)]
-    if len(values) and np.ptp(values):
-        low, high = np.percentile(values, [2, 98])
-        margin = 0.1 * (high - low)
-        # no metric is negative
-        axes.set_ylim(max(0.0, low - margin), high + margin)
 
 
 def draw_confusion(comparison: Comparison) -> Picture:

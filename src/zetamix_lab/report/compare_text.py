@@ -87,8 +87,8 @@ def _move(test: Any, name: str) -> str:
     low, high = sorted(sign * end for end in (test.low, test.high))
     change = metric.format_difference(sign * test.mean).lstrip("+")
     return (
-        f"{name} {'raises' if sign > 0 else 'lowers'} the {metric.title} by "
-        f"{change} ({LEVEL} interval {metric.number(low)} to {metric.number(high)})"
+        f"{name} {'raises' if sign > 0 else 'lowers'} the {metric.title} by {change} "
+        f"({LEVEL} interval {metric.number(low)} to {metric.number(high)})"
     )
 
 
@@ -137,9 +137,13 @@ def _next_step(comparison: Comparison, command: str) -> tuple[str, str]:
     methods, seeds = len(comparison.methods), len(comparison.seeds)
     metric, recipe = comparison.metric, comparison.recipe
 
-    def step(text: str, missing: float, option: str = "", value: int = 0) -> tuple[str, str]:
-        following = _with_option(command, option, value)
-        return f"{text}{_expected(comparison, missing)}{':' if following else '.'}", following
+    def step(text: str, missing: int, option: str = "", value: int = 0) -> tuple[str, str]:
+        following, records = _with_option(command, option, value), comparison.records.values()
+        if records and missing:
+            at_once = fmean(max(1, record.extra.get("concurrent", 1)) for record in records)
+            seconds = missing * fmean(record.wall_s for record in records) / at_once
+            text += f" ({about(seconds)})"
+        return f"{text}{':' if following else '.'}", following
 
     def train_longer(text: str) -> tuple[str, str]:
         option = ("--epochs", 2 * recipe.epochs) if recipe else ()
@@ -170,15 +174,6 @@ def _next_step(comparison: Comparison, command: str) -> tuple[str, str]:
     if needed is None or needed > WORTHWHILE_SEEDS:
         return f"{what} takes more test samples, or more than {WORTHWHILE_SEEDS} seeds.", ""
     return step(f"{what} add seeds", max(0, needed - seeds) * methods, "--seeds", needed)
-
-
-def _expected(comparison: Comparison, runs: float) -> str:
-    """The time that further runs take, from those before: " (about 3 min)"."""
-    records = comparison.records.values()
-    if not records or not runs:
-        return ""
-    at_once = fmean(max(1, record.extra.get("concurrent", 1)) for record in records)
-    return f" ({about(runs * fmean(record.wall_s for record in records) / at_once)})"
 
 
 def _with_option(command: str, name: str, value: int) -> str:
@@ -215,23 +210,21 @@ def _cautions(comparison: Comparison) -> list[str]:
 
 def describe_terms(comparison: Comparison) -> list[str]:
     """What the names of a table mean, and how long the methods mix."""
-    terms, shares = dict[str, list[str]](), dict[float, list[str]]()
-    for label in comparison.methods:
-        terms.setdefault(TERMS.get(label.partition(":")[0], ""), []).append(
-            comparison.name_of(label)
-        )
-    for label, until in comparison.until.items():
-        shares.setdefault(until, []).append(comparison.name_of(label))
-    notes = ["; ".join(f"{join(labels)}: {term}" for term, labels in terms.items() if term)]
+    notes, names = list[str](), {m: comparison.name_of(m) for m in comparison.methods}
+    for kind, term in TERMS.items():
+        if own := [names[label] for label in names if label.partition(":")[0] == kind]:
+            notes.append(f"{join(own)}: {term}")
+    notes = ["; ".join(notes)] if notes else []
     if comparison.has_temperatures:
         notes.append("(T): after temperature scaling on the validation split")
-    mix = ", but do not mix equally long: " if len(shares) > 1 else "; they mix: " if shares else ""
-    listed = [
-        f"{join(labels)} in {'all' if until == 1 else f'the first {100 * until:g} %'} of training"
-        for until, labels in shares.items()
-    ]
-    notes.append(f"Methods share data, splits, weights at the start and recipe{mix}{join(listed)}")
-    return [f"{note}." for note in notes if note]
+    mix, shares = list[str](), comparison.until
+    for share in dict.fromkeys(shares.values()):
+        part = "all" if share == 1 else f"the first {100 * share:g} %"
+        own = [names[label] for label in shares if shares[label] == share]
+        mix.append(f"{join(own)} in {part} of training")
+    how = ", but do not mix equally long: " if len(mix) > 1 else "; they mix: " if mix else ""
+    notes.append(f"Methods share data, splits, weights at the start and recipe{how}{join(mix)}")
+    return [f"{note}." for note in notes]
 
 
 # paragraphs
@@ -242,18 +235,11 @@ def _describe_training(comparison: Comparison) -> str:
     recipe, dataset = comparison.recipe, comparison.dataset
     if recipe is None or dataset is None:
         return ""
-    samples = len(dataset.train)
-    size = min(recipe.batch_size, samples)
-    steps, rest = recipe.steps(samples), samples % size
-    text = (
-        f"{plural(steps, 'optimiser step')} per run "
-        f"({plural(recipe.epochs, 'epoch')} of {steps // recipe.epochs:,}, batch size {size})"
-    )
+    samples, epochs = len(dataset.train), plural(recipe.epochs, "epoch")
+    rest = samples % min(recipe.batch_size, samples)
+    text = f"{plural(recipe.steps(samples), 'optimiser step')} per run in {epochs}"
     if rest and recipe.last_batch == "drop":
-        text += (
-            f"; the last, smaller batch is dropped, so an epoch skips {rest:,} of {samples:,} "
-            f"samples ({100 * rest / samples:.1f} %)"
-        )
+        text += f"; an epoch skips {rest:,} of {samples:,} samples: its last batch is dropped"
     return f"{text}. {_convergence(comparison)[1]}".strip()
 
 
@@ -266,30 +252,29 @@ def _convergence(comparison: Comparison) -> tuple[bool, str]:
     metric, changes = comparison.metric, comparison.late_changes(split)
     if not changes:
         return False, "Too few epochs were evaluated to tell whether training had converged."
-    title = f"{'validation' if split == 'val' else 'test'} {metric.title}"
-    means = {method: fmean(values) for method, values in changes.items()}
+    title = f"towards the end, {'validation' if split == 'val' else 'test'} {metric.title}"
+    gains = {label: metric.sign * fmean(values) for label, values in changes.items()}
     improving = [
-        f"{comparison.name_of(method)} ({metric.format_difference(means[method])})"
-        for method, values in changes.items()
-        if metric.sign * means[method] >= STILL_IMPROVING
-        and all(metric.sign * value > 0 for value in values)
+        f"{comparison.name_of(label)} ({metric.format_difference(metric.sign * gains[label])})"
+        for label, values in changes.items()
+        if gains[label] >= STILL_IMPROVING and min(metric.sign * value for value in values) > 0
     ]
     if improving:
         return True, (
-            f"Training had not converged, so methods may rank differently after more epochs: "
-            f"towards the end, {title} still improved for {join(improving)}."
+            "Training had not converged, so methods may rank differently after more epochs: "
+            f"{title} still improved for {join(improving)}."
         )
     if comparison.at_chance is not None:
         # a flat curve at chance level means that learning has not started
         return False, "Convergence cannot be judged, because no method is better than chance."
-    best = max(means.values(), key=lambda value: metric.sign * value)
-    change = metric.format_difference(best)
-    if metric.sign * best >= STILL_IMPROVING:
-        return False, (
-            f"Whether training had converged is unclear: towards the end, {title} changed by up "
-            f"to {change} on average, but did not improve in every seed."
-        )
-    return False, f"Training had converged: towards the end, {title} changed by at most {change}."
+    best = max(gains.values())
+    change = metric.format_difference(metric.sign * best)
+    if best < STILL_IMPROVING:
+        return False, f"Training had converged: {title} changed by at most {change}."
+    return False, (
+        f"Whether training had converged is unclear: {title} changed by up to {change} on "
+        "average, but did not improve in every seed."
+    )
 
 
 def _calibration(comparison: Comparison) -> str:
@@ -299,10 +284,7 @@ def _calibration(comparison: Comparison) -> str:
         return ""
     text = "Training on soft labels makes networks underconfident by design. "
     if not comparison.has_temperatures:
-        return (
-            f"{text}NLL and ECE do not allow a verdict here: not every run has a temperature "
-            "fitted on validation data."
-        )
+        return f"{text}NLL and ECE allow no verdict: not every run has a temperature for scaling."
     if not comparison.records:
         return ""
     means = {
@@ -325,9 +307,8 @@ def _incomplete(comparison: Comparison) -> str:
         f"{comparison.name_of(method)} seed {seed} after {count_epochs(reached, epochs)}"
         for (method, seed), reached in comparison.unfinished.items()
     ]
-    if names:
-        more = [f"{len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else []
-        text += f" In progress: {join([*names[:MAX_NAMED], *more])}."
+    names[MAX_NAMED:] = [f"{len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else []
+    text += f" In progress: {join(names)}." if names else ""
     for (method, seed), reason in comparison.failures.items():
         text += f" {comparison.name_of(method)} seed {seed} failed: {reason}"
     return text
@@ -336,6 +317,4 @@ def _incomplete(comparison: Comparison) -> str:
 def _amount(metric: Metric, value: float) -> str:
     """A difference without a sign: "0.5 points", "0.005"."""
     number = f"{metric.scale(value):.2g}"
-    if not metric.percent:
-        return number
-    return f"{number} point" if number == "1" else f"{number} points"
+    return f"{number} point{'' if number == '1' else 's'}" if metric.percent else number

@@ -33,17 +33,21 @@ def draw_outputs(rows: Rows, classes: Sequence[str]) -> Picture:
 
 def _draw_images(rows: Rows, classes: Sequence[str]) -> Picture:
     originals, _ = next(iter(rows.values()))
-    columns, levels, count = len(originals), _grey_levels(originals), len(classes)
+    columns, count = len(originals), len(classes)
+    # black and white: 0 and 255 for bytes, else the extremes
+    low, high = originals.min().item(), originals.max().item()
+    is_bytes = low >= 0 and high <= 255 and torch.equal(originals, originals.round())
+    levels = (0.0, 255.0) if is_bytes else (low, max(high, low + 1e-6))
     # of 10,000 classes, all bars would take minutes, and be thinner than a pixel
     places, width = torch.linspace(0, 1 - GAP, 2 * count + 1)[1::2], max(1 / count, 0.01)
     # squares of 0.8 inches, unless images are long and narrow
-    high = 0.8 * min(2.0, max(0.25, originals.shape[2] / originals.shape[3]))
-    with drawing(0.9 * columns + 1.2, (high + 0.5) * len(rows) + 0.5) as figure:
-        axes: Any = figure.subplots(
-            2 * len(rows), 1, sharex=True, height_ratios=[high, 0.4] * len(rows)
-        )
-        for row, (name, (samples, targets)) in enumerate(rows.items()):
-            pictures, bars = axes[2 * row], axes[2 * row + 1]
+    side = 0.8 * min(2.0, max(0.25, originals.shape[2] / originals.shape[3]))
+    with drawing(0.9 * columns + 1.2, (side + 0.5) * len(rows) + 0.5) as figure:
+        ratios = [side, 0.4] * len(rows)
+        axes: Any = figure.subplots(2 * len(rows), 1, sharex=True, height_ratios=ratios)
+        for (name, (samples, targets)), pictures, bars in zip(
+            rows.items(), axes[::2], axes[1::2], strict=True
+        ):
             pictures.imshow(_tile(samples, levels), extent=(0, columns, 0, 1), aspect="auto")
             pictures.set_ylabel(name, rotation=0, ha="right", va="center", fontweight="bold")
             column, label = targets.nonzero(as_tuple=True)
@@ -78,14 +82,6 @@ def _tile(images: Tensor, levels: tuple[float, float]) -> Any:
     pixels = pixels if pixels.shape[1] == 3 else pixels[:, :1].expand(-1, 3, -1, -1)
     padded = F.pad(pixels, (0, round(GAP * pixels.shape[3])), value=1.0)
     return torch.cat([*padded], 2).permute(1, 2, 0).numpy()
-
-
-def _grey_levels(images: Tensor) -> tuple[float, float]:
-    """The values to show as black and white: 0 and 255 for bytes, else the extremes."""
-    low, high = images.min().item(), images.max().item()
-    if low >= 0 and high <= 255 and torch.equal(images, images.round()):
-        return 0.0, 255.0
-    return low, max(high, low + 1e-6)
 
 
 def _draw_points(rows: Rows, classes: Sequence[str]) -> Picture:
