@@ -13,7 +13,7 @@ from torch import Tensor
 from zetamix_lab.comparison import Comparison, metric_of
 from zetamix_lab.metrics import dense_confusion
 from zetamix_lab.report.compare_text import LEVEL
-from zetamix_lab.report.figure import GREY, Picture, drawing, series_style
+from zetamix_lab.report.figure import GREY, Picture, drawing, series_style, short_name
 from zetamix_lab.report.outputs import draw_outputs
 from zetamix_lab.text import join
 
@@ -173,7 +173,7 @@ def _draw_matrix(axes: Axes, counts: Tensor, classes: tuple[str, ...]) -> Any:
     image = axes.imshow(shares.numpy(), cmap="Blues", vmin=0, vmax=100, interpolation="none")
     axes.grid(visible=False)
     axes.tick_params(length=0)
-    names = classes if len(classes) <= NAMED_CLASSES else ()
+    names = [short_name(name) for name in classes if len(classes) <= NAMED_CLASSES]
     rotation = 90 if max(map(len, classes)) > 2 else 0
     axes.set_xticks(range(len(names)), names, rotation=rotation, fontsize=7)
     axes.set_yticks(range(len(names)), names, fontsize=7)

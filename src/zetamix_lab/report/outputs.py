@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from zetamix_lab.report.figure import Picture, drawing, series_style
+from zetamix_lab.report.figure import Picture, drawing, series_style, short_name
 
 # larger images are downscaled; fifty of 224 × 224 would make a page of 7 MB
 MAX_IMAGE_SIDE = 96
@@ -62,7 +62,8 @@ def _draw_images(rows: Rows, classes: Sequence[str]) -> Picture:
         if count <= NAMED_CLASSES:
             below = [float(k + place) for k in range(columns) for place in places]
             rotation = 90 if max(map(len, classes)) > 1 else 0
-            axes[-1].set_xticks(below, [*classes] * columns, rotation=rotation, fontsize=6)
+            names = [*map(short_name, classes)] * columns
+            axes[-1].set_xticks(below, names, rotation=rotation, fontsize=6)
         return Picture.of(
             figure,
             "outputs",
