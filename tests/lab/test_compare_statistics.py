@@ -158,24 +158,37 @@ def first_seeds(scores, seeds):
 
 
 def test_the_text_of_a_report():
+    leak = "Duplicates across splits: 3 groups of identical samples in more than one split"
+    leaky = replace(make_dataset(MANY), notes=("resized to 64 × 64", leak))
+    pair = {"none": [0.1] * 2, "zeta:2.8": [0.1] * 2}
+    own = {"none": {0: 0.60, 1: 0.61, 2: 0.6}, "mine": {0: 0.7, 1: 0.71, 2: 0.705}}
+    last, many = ("zeta:2.8", 1), {("zeta:2.8", k): 1.7 for k in range(8)}
+    elsewhere = {"requested": ("none", "mine"), "seeds": (0, 1, 2), "name": "own"}
+    kept = made(CLEAR, temperature=None)
     cases = {
-        "significant": made(CLEAR),
-        "not shown": made(NOISY),
-        "few seeds": made(first_seeds(CLEAR, 2)),
+        "significant, leaks": make_comparison(CLEAR, dataset=leaky),
+        "not shown": made(NOISY, temperature=100.0),
+        "few seeds, test samples": with_samples(made(first_seeds(CLEAR, 2), (400, 400, 400))),
         "nothing learned": made({"none": [0.673, 0.671], "zeta:2.8": [0.664, 0.68]}),
-        "one seed": make_comparison({"none": [0.2], "zeta:2.8": [0.1]}),
+        "one seed": make_comparison({"none": [0.2], "zeta:2.8": [0.1], "switch:until=0.5": [0.1]}),
         "one method": make_comparison({"zeta:2.8": [0.1, 0.12]}),
         "no mixing left out": made({label: CLEAR[label] for label in ("zeta:4.0", "zeta:2.8")}),
-        "incomplete": make_comparison(
-            {"none": [0.1, 0.1], "zeta:2.8": [0.1, 0.1]},
-            missing=[("zeta:2.8", 0), ("zeta:2.8", 1)],
-            unfinished={("zeta:2.8", 0): 1.7},
-            failures={("zeta:2.8", 1): "The loss is not finite."},
+        "no temperatures, last batch kept": replace(
+            kept, recipe=kept.recipe.change(last_batch="keep")
         ),
+        "no common seed": make_comparison(pair, missing=[("none", 0), last]),
+        "incomplete": make_comparison(
+            {"none": [0.1] * 9, "zeta:2.8": [0.1] * 9},
+            missing=[("zeta:2.8", k) for k in range(9)],
+            unfinished=many,
+            failures={("zeta:2.8", 8): "The loss is not finite."},
+        ),
+        "made elsewhere": Comparison(given=runs_of(own, "dice"), **elsewhere),
     }
     lines = []
     for name, comparison in cases.items():
-        pairs = summarise(comparison, COMMAND).pairs
+        command = COMMAND if comparison.given is None else "zetamix compare --runs runs.csv"
+        pairs = summarise(comparison, command).pairs
         lines += [f"# {name}", *(f"{heading}: {text}" for heading, text in pairs)]
         lines += describe_terms(comparison)
     check_golden("compare.txt", "\n".join(lines))
@@ -306,14 +319,6 @@ def test_more_seeds_are_proposed_where_they_can_show_the_gain():
     assert "takes more test samples, or more than 50 seeds" in step
 
 
-def test_few_seeds_and_unknown_samples_are_cautioned():
-    cautions = " ".join(summarise(made(first_seeds(CLEAR, 4))).cautions)
-    assert "Fewer than 5 seeds" in cautions
-    assert "new seeds on the same test samples" in cautions
-    comparison = with_samples(made(CLEAR, (400, 400, 400)))
-    assert not summarise(comparison).cautions
-
-
 def with_samples(comparison):
     """The comparison with results of every test sample, as many errors as its error rates."""
     dice, targets = np.random.default_rng(0), comparison.dataset.test.labels.numpy()
@@ -345,27 +350,6 @@ def test_the_test_sample_widens_the_intervals():
         elsewhere, samples={**sampled.samples, key: replace(own, targets=1 - own.targets)}
     )
     assert other.tests["sample_error"].isna().all()
-
-
-def test_leaks_in_the_data_come_before_the_details():
-    leak = "Duplicates across splits: 3 groups of identical samples in more than one split"
-    dataset = replace(make_dataset(MANY), notes=("resized to 64 × 64", leak))
-    found = summarise(make_comparison(CLEAR, dataset=dataset))
-    assert found.cautions[0] == f"{leak}."
-
-
-def test_of_many_runs_in_progress_some_are_named():
-    many = {("zeta:2.8", k): 2.0 for k in range(8)}
-    scores = {"none": [0.1] * 8, "zeta:2.8": [0.1] * 8}
-    text = summarise(made(scores, missing=list(many), unfinished=many)).details["Incomplete"]
-    assert text.endswith("zeta:2.8 seed 5 after 2.0 of 3 epochs and 2 more.")
-
-
-def test_a_method_without_a_common_seed_is_not_tested():
-    scores = {"none": [0.1, 0.1], "zeta:2.8": [0.1, 0.1]}
-    comparison = make_comparison(scores, missing=[("none", 0), ("zeta:2.8", 1)])
-    assert not comparison.compared
-    assert "no method shares two finished seeds" in summarise(comparison).decision
 
 
 # training
@@ -411,13 +395,6 @@ def test_the_report_says_whether_training_had_converged(scores, rates, text, spl
     assert not improving or options_of(found.command)["--epochs"] == "12"
 
 
-def test_a_kept_last_batch_skips_nothing():
-    comparison = made(CLEAR)
-    assert "an epoch skips" in summarise(comparison).details["Training"]
-    kept = replace(comparison, recipe=comparison.recipe.change(last_batch="keep"))
-    assert "skips" not in summarise(kept).details["Training"]
-
-
 def test_the_verdict_on_calibration_goes_by_scaled_scores():
     """Worse as they come, equal after scaling: that is mixing's underconfidence, no finding."""
 
@@ -428,39 +405,15 @@ def test_the_verdict_on_calibration_goes_by_scaled_scores():
     scores = {"none": [run(0.3, e) for e in errors], "zeta:2.8": [run(0.6, e) for e in errors]}
     comparison = made(scores, temperature=0.5)
     assert not comparison.tests["significant"].any()
-    assert (
-        "0.50 for no mixing and 0.50 for zeta:2.8" in summarise(comparison).details["Calibration"]
-    )
-    limit = summarise(made(CLEAR, temperature=100.0)).details["Calibration"]
-    assert "is the limit of the fit" in limit
-    without = made(CLEAR, temperature=None)
-    assert without.tested == ["error"]
-    assert "allow no verdict" in summarise(without).details["Calibration"]
+    assert made(CLEAR, temperature=None).tested == ["error"]
 
 
-def test_what_is_shared_and_what_differs_is_said():
-    text = " ".join(describe_terms(made({m: [0.1] for m in ("none", "mixup", "zeta:2.8")})))
-    assert "they mix: mixup:1.0 and zeta:2.8 in all of training" in text
-    text = " ".join(describe_terms(made({m: [0.1] for m in ("none", "mixup", "zeta:until=0.5")})))
-    assert "do not mix equally long: mixup:1.0 in all of training and zeta" in text
-    assert "in the first 50 % of training" in text
+def test_names_have_the_share_of_training_only_where_it_differs():
     shared = made({m: [0.1] for m in ("none", "mixup:until=0.8", "switch:until=0.8", "cutmix")})
     names = list(map(shared.name_of, shared.methods))
     assert names == ["no mixing", "mixup:1.0", "switch", "cutmix:alpha=1.0,until=1.0"]
-    assert "switch: mixup for half" in describe_terms(made({"switch": [0.1]}))[0]
 
 
-# runs of a loop of one's own
-
-
-def test_runs_from_elsewhere_need_neither_data_nor_recipe():
-    runs = runs_of(
-        {"none": {0: 0.60, 1: 0.61, 2: 0.6}, "mine": {0: 0.7, 1: 0.71, 2: 0.705}}, "dice"
-    )
-    comparison = Comparison(requested=("none", "mine"), seeds=(0, 1, 2), given=runs, name="own")
-    assert comparison.primary == "dice"
-    assert comparison.metric.higher_is_better
-    found = summarise(comparison)
-    assert found.decision.startswith("Mixing helps: mine raises the dice by 0.10")
-    assert "Training" not in dict(found.pairs)
-    assert metric_of("val_loss").sign == -1
+def test_of_metrics_of_ones_own_more_is_better_unless_the_name_says_less():
+    signs = {name: metric_of(name).sign for name in ("dice", "val_loss", "top-5 error", "NLL")}
+    assert signs == {"dice": 1, "val_loss": -1, "top-5 error": 1, "NLL": -1}

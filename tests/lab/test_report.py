@@ -23,7 +23,7 @@ from zetamix_lab.report import (
     render_page,
     series_style,
 )
-from zetamix_lab.report.outputs import draw_outputs
+from zetamix_lab.report.compare_figures import draw_outputs
 from zetamix_lab.report.page import Lead
 
 # an image that loads: five by five, and nothing on it

@@ -146,8 +146,9 @@ def _next_step(comparison: Comparison, command: str) -> tuple[str, str]:
         return f"{text}{':' if following else '.'}", following
 
     def train_longer(text: str) -> tuple[str, str]:
-        option = ("--epochs", 2 * recipe.epochs) if recipe else ()
-        return step(text, 2 * len(comparison.finished), *option)
+        if recipe is None:
+            return f"{text}.", ""
+        return step(text, 2 * len(comparison.finished), "--epochs", 2 * recipe.epochs)
 
     if not comparison.complete:
         return step("Finish the comparison", comparison.total - len(comparison.finished))
@@ -183,7 +184,7 @@ def _with_option(command: str, name: str, value: int) -> str:
     'zetamix compare --data digits --seeds 5'
     """
     words = shlex.split(command)
-    if words[:2] != ["zetamix", "compare"]:
+    if words[:2] != ["zetamix", "compare"] or "--runs" in command:
         return ""
     while name in words:
         del words[words.index(name) : words.index(name) + 2]
@@ -223,7 +224,11 @@ def describe_terms(comparison: Comparison) -> list[str]:
         own = [names[label] for label in shares if shares[label] == share]
         mix.append(f"{join(own)} in {part} of training")
     how = ", but do not mix equally long: " if len(mix) > 1 else "; they mix: " if mix else ""
-    notes.append(f"Methods share data, splits, weights at the start and recipe{how}{join(mix)}")
+    # of training that is not ours it is not known
+    if comparison.recipe is not None:
+        notes.append(f"Methods share data, splits, weights at the start and recipe{how}{join(mix)}")
+    elif mix:
+        notes.append(f"Methods mix: {join(mix)}")
     return [f"{note}." for note in notes]
 
 
@@ -309,8 +314,12 @@ def _incomplete(comparison: Comparison) -> str:
     ]
     names[MAX_NAMED:] = [f"{len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else []
     text += f" In progress: {join(names)}." if names else ""
+    reasons = dict[tuple[str, str], list[str]]()
     for (method, seed), reason in comparison.failures.items():
-        text += f" {comparison.name_of(method)} seed {seed} failed: {reason}"
+        reasons.setdefault((method, reason), []).append(str(seed))
+    for (method, reason), failed in reasons.items():
+        seeds = f"seed{'s' if len(failed) > 1 else ''} {join(failed)}"
+        text += f" {comparison.name_of(method)} {seeds} failed: {reason}"
     return text
 
 
