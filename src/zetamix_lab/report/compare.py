@@ -74,7 +74,8 @@ def without_folders(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: without_folders(own) for key, own in value.items()}
     if isinstance(value, (list, tuple)):
-        return [without_folders(own) for own in value]
+        # of 10,000 classes, most values are numbers
+        return [v if isinstance(v, (int, float)) else without_folders(v) for v in value]
     return value
 
 

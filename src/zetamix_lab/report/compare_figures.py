@@ -201,7 +201,7 @@ def draw_outputs(rows: Rows, classes: Sequence[str]) -> Picture:
     'outputs'
     """
     samples, _ = next(iter(rows.values()))
-    return _draw_images(rows, classes) if samples.ndim == 4 else _draw_points(rows, classes)
+    return _draw_images(rows, classes) if samples.ndim == 4 else _draw_points(rows)
 
 
 def _draw_images(rows: Rows, classes: Sequence[str]) -> Picture:
@@ -258,7 +258,7 @@ def _tile(images: Tensor, levels: tuple[float, float]) -> Any:
     return torch.cat([*padded], 2).permute(1, 2, 0).numpy()
 
 
-def _draw_points(rows: Rows, classes: Sequence[str]) -> Picture:
+def _draw_points(rows: Rows) -> Picture:
     originals = next(iter(rows.values()))[0].flatten(1)
     flat, centred = originals.shape[1] == 2, originals - originals.mean(0)
     directions = torch.linalg.svd(centred, full_matrices=False).Vh
