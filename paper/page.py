@@ -12,8 +12,8 @@ from paper.drawing import Result
 from paper.records import View
 from zetamix_lab.atomic_io import write_text
 from zetamix_lab.provenance import machine_summary
-from zetamix_lab.report import Cell, Column, Section, Table, render_page
-from zetamix_lab.report.page import Block, Fold
+from zetamix_lab.report import Cell, Section, Table, render_page
+from zetamix_lab.report.page import Block
 from zetamix_lab.text import sentence_case
 
 TITLE, OUR_TITLE = "Reproduction of ζ-mixup", "ZetaMix"
@@ -49,9 +49,9 @@ def claim_table(views: Sequence[View]) -> Table:
     for view in views:
         claim = ARTIFACTS[view.artifact].claim or f"Ours: {view.title}"
         rows.append([Cell(claim, link=view.artifact), view.progress])
-    measured = Column("measured", "cells with a result, of all cells of the figure or table")
+    tips = {"measured": "cells with a result, of all cells of the figure or table"}
     caption = "Each claim links to its figures, tables and missing cells"
-    return Table(["claim of the paper", measured], rows, caption)
+    return Table(["claim of the paper", "measured"], rows, caption, tips=tips)
 
 
 def _section(view: View, result: Result) -> Section:
@@ -62,7 +62,7 @@ def _section(view: View, result: Result) -> Section:
     if view.records:
         blocks += tables
     elif tables:
-        blocks.append(Fold("The paper's values", tables))
+        blocks.append(Section("The paper's values", tables))
     blocks += filter(None, [empty_cells(view)])
     if view.artifact not in paper.TABLES:
         # tables of trained models have these as notes

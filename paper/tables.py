@@ -12,7 +12,7 @@ from paper.drawing import Result, mean_cell, method_name, signed_cells
 from paper.recipes import RECIPES
 from paper.records import View
 from zetamix_lab.metrics import METRICS, count_right, resolution
-from zetamix_lab.report import Cell, Column, Table
+from zetamix_lab.report import Cell, Table
 from zetamix_lab.report.table import MARKED, Mark
 from zetamix_lab.statistics import CONFIDENCE, paired_tests
 from zetamix_lab.text import sentence_case
@@ -248,17 +248,18 @@ def comparison_table(view: View, runs: pd.DataFrame) -> Table:
     notes += [f"[{number}] {issue.sentence}" for number, issue in enumerate(numbered, 1)]
     notes += [f"About the paper: {i.sentence}" for i in footnotes if i not in numbered]
     caption = f"{sentence_case(view.title)}, the paper's and ours"
-    return Table([*heads, *_columns(metrics, labels), "see"], lines, caption, notes)
+    heads += [name for metric in metrics for name in _column_names(metric, labels)]
+    tips = {name: "as printed" for name in heads if name.endswith(", paper")}
+    spread = "mean ± standard deviation over seeds"
+    tips |= {name: spread for name in heads if name.startswith("ours") and "−" not in name}
+    return Table([*heads, "see"], lines, caption, notes, tips)
 
 
-def _columns(metrics: Sequence[str], labels: Iterable[str]) -> list[Column]:
-    columns = []
-    for title in map(_column_title, metrics):
-        columns.append(Column(f"{title}, paper", "as printed"))
-        for suffix in (f", {label}" if label else "" for label in labels):
-            note = f"{title}: mean ± standard deviation over seeds"
-            columns += [Column(f"ours{suffix}", note), Column(f"ours − paper{suffix}")]
-    return columns
+def _column_names(metric: str, labels: Iterable[str]) -> list[str]:
+    names = [f"{_column_title(metric)}, paper"]
+    for suffix in (f", {label}" if label else "" for label in labels):
+        names += [f"ours{suffix}", f"ours − paper{suffix}"]
+    return names
 
 
 def _marks(runs: pd.DataFrame, rows: Iterable[tuple[str, str, str]]) -> dict[Any, Mark]:

@@ -19,7 +19,7 @@ from zetamix_lab import data
 from zetamix_lab.atomic_io import write_bytes
 from zetamix_lab.comparison import Comparison
 from zetamix_lab.data import from_tensors
-from zetamix_lab.metrics import SCALED
+from zetamix_lab.metrics import DENSE_CLASSES, SCALED, dense_confusion
 from zetamix_lab.provenance import machine_info
 from zetamix_lab.records import Cell, RunRecord
 from zetamix_lab.runs.compare import Grid, make_examples
@@ -277,10 +277,9 @@ def _scaled(last, factor):
 
 def _confusion(dataset, error):
     """The wrong ones go to the next class."""
-    counts = dataset.test.counts().tolist()
-    rows = [[0] * len(counts) for _ in counts]
+    counts, cells = dataset.test.counts().tolist(), []
     for k, count in enumerate(counts):
         wrong = round(error * count)
-        rows[k][k] = count - wrong
-        rows[k][(k + 1) % len(counts)] += wrong
-    return rows
+        cells += [[k, k, count - wrong], [k, (k + 1) % len(counts), wrong]]
+    sparse = {"classes": len(counts), "cells": cells}
+    return sparse if len(counts) > DENSE_CLASSES else dense_confusion(sparse).tolist()

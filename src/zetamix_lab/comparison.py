@@ -1,10 +1,12 @@
 """A comparison of methods over the same seeds: its runs, and tables of statistics made of them."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from statistics import fmean, linear_regression
+from statistics import linear_regression
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,6 +16,7 @@ from torch import Tensor
 
 from zetamix.methods import UnknownMethodError, display_name, parse
 from zetamix_lab.data import Dataset
+from zetamix_lab.data.splits import count_labels
 from zetamix_lab.metrics import (
     METRICS,
     SCALED,
@@ -21,12 +24,11 @@ from zetamix_lab.metrics import (
     Metric,
     choose_metrics,
     count_right,
-    dense_confusion,
     guessing,
     resolution,
 )
 from zetamix_lab.records import Array, RunRecord, SampleResults
-from zetamix_lab.statistics import crossed_tests, runs_table, summarise
+from zetamix_lab.statistics import KEYS, paired_tests, summarise
 from zetamix_lab.train import Recipe
 
 Key: TypeAlias = tuple[str, int]
@@ -43,7 +45,7 @@ def metric_of(name: str) -> Metric:
     >>> metric_of("error").title, metric_of("dice").sign, metric_of("val_loss").sign
     ('error rate', 1, -1)
     """
-    less = LESS & {*name.lower().replace("-", "_").split("_")}
+    less = LESS & {*re.findall("[a-z]+", name.lower())}
     return METRICS.get(name) or Metric(name, name, name, -1 if less else 1, percent=False)
 
 
@@ -77,8 +79,15 @@ class Comparison:
     @cached_property
     def runs(self) -> pd.DataFrame:
         """The table of runs, in the order of the request."""
-        ordered = sorted(self.records, key=lambda key: (self.requested.index(key[0]), key[1]))
-        own = runs_table(self.records[key] for key in ordered)
+        rows = [
+            (self.title, method, seed, metric, value)
+            for method in self.requested
+            for seed in self.seeds
+            if (method, seed) in self.records
+            for metric, value in self.records[method, seed].last.items()
+            if value is not None
+        ]
+        own = pd.DataFrame(rows, columns=[*KEYS, "value"]).astype({"seed": int, "value": float})
         return own if self.given is None else pd.concat([own, self.given], ignore_index=True)
 
     @cached_property
@@ -123,13 +132,9 @@ class Comparison:
 
     @cached_property
     def test_counts(self) -> Tensor | None:
-        """Test samples per class."""
-        if self.dataset is not None:
-            return self.dataset.splits["test"].counts()
-        if self.targets is None:
-            return None
-        targets = torch.from_numpy(self.targets)
-        return targets.sum(0) if self.multi_label else targets.bincount()
+        """Test samples of each class."""
+        classes = 0 if self.dataset is None else self.dataset.num_classes
+        return None if self.targets is None else count_labels(torch.tensor(self.targets), classes)
 
     # metrics
 
@@ -189,16 +194,18 @@ class Comparison:
 
     @cached_property
     def tests(self) -> pd.DataFrame:
-        """`crossed_tests` of every metric against each baseline."""
-        counts, samples = self.test_counts, self.samples if self.targets is not None else {}
-        # the smallest change of each metric, when one prediction flips
-        steps = {m: resolution(m, counts) for m in self.recorded} if counts is not None else {}
-        of_samples = {
-            name: {key: own.contributions(name) for key, own in samples.items()}
-            for name in self.recorded
-        }
+        """`paired_tests` of every metric against each baseline."""
+        runs, counts = self.runs.drop(columns="dataset"), self.test_counts
+        # neither is known without the labels of the test split
+        steps, samples = {}, {}
+        if counts is not None:
+            steps = {name: resolution(name, counts) for name in self.recorded}
+            samples = {
+                name: {key: own.contributions(name) for key, own in self.samples.items()}
+                for name in self.recorded
+            }
         parts = [
-            crossed_tests(self.runs, base, self.tested, steps, of_samples).assign(baseline=base)
+            paired_tests(runs, base, self.tested, steps, samples, pooled=True).assign(baseline=base)
             for base in self.baselines
         ]
         return pd.concat(parts, ignore_index=True)
@@ -233,14 +240,11 @@ class Comparison:
     @cached_property
     def until(self) -> dict[str, float]:
         """The fraction of training in which each method mixes, where its name says so."""
-        found = {}
+        found: dict[str, float] = {}
         for label in self.methods:
-            try:
+            with suppress(UnknownMethodError):
                 method = parse(label)
-            except UnknownMethodError:
-                continue
-            if method.name != "none":
-                found[label] = method.until
+                found |= {} if method.name == "none" else {label: method.until}
         return found
 
     def name_of(self, label: str) -> str:
@@ -265,15 +269,6 @@ class Comparison:
 
     def records_of(self, method: str) -> list[RunRecord]:
         return [record for (label, _), record in self.records.items() if label == method]
-
-    def temperature(self, method: str) -> float:
-        """The mean temperature over seeds."""
-        return fmean(record.extra["temperature"] for record in self.records_of(method))
-
-    def confusion(self, method: str) -> Tensor:
-        """[true class, predicted class] over all seeds."""
-        own = self.records_of(method)
-        return torch.stack([dense_confusion(record.confusion) for record in own]).sum(0)
 
     def recalls(self, method: str) -> Tensor:
         """[seeds, classes]: recall per class; NaN for a class without test samples."""

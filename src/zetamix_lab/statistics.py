@@ -5,42 +5,18 @@ metric of each run. Further columns, such as `model`, keep runs apart that are n
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 from scipy.special import nctdtr, nctdtrinc, stdtr, stdtrit  # type: ignore[import-untyped]
 
-from zetamix_lab.records import RunRecord
-
 CONFIDENCE = 0.95
 POWER = 0.8
-# the largest number of seeds in power calculations
-MOST_SEEDS = 1000
 # the columns that identify a value
 KEYS = ("dataset", "method", "seed", "metric")
-# the columns of tests that are numbers
-NUMBERS = ("mean", "sd", "n", "low", "high", "p", "freedom", "seed_error", "sample_error")
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-
-
-def runs_table(
-    records: Iterable[RunRecord],
-    scores: Callable[[RunRecord], Mapping[str, float | None]] = lambda record: record.last,
-) -> pd.DataFrame:
-    """The table of runs of these records.
-
-    scores: the metrics of a record by name; those after the last epoch unless given. None is left
-        out.
-    """
-    rows = [
-        (record.cell.dataset, record.cell.method, record.cell.seed, metric, value)
-        for record in records
-        for metric, value in scores(record).items()
-        if value is not None
-    ]
-    return pd.DataFrame(rows, columns=[*KEYS, "value"]).astype({"seed": int, "value": float})
 
 
 def summarise(runs: pd.DataFrame) -> pd.DataFrame:
@@ -63,71 +39,73 @@ def paired_tests(
     baseline: str,
     tested: Sequence[str] | None = None,
     steps: Mapping[str, float] | None = None,
+    samples: Mapping[str, Mapping[tuple[str, int], Array | None]] | None = None,
+    *,
+    pooled: bool = False,
 ) -> pd.DataFrame:
     """Every other method minus the baseline in each metric, paired by seed (Student's t).
 
     Columns: those of the runs without `seed` and `value`; `mean`, `sd` and `n` of the differences
-    over the seeds that both have; `low` and `high`, the ends of the confidence interval; `p`;
-    `p_holm` and `significant`, after Holm's correction over all methods and tested metrics of equal
-    further columns. Methods that share no seed with the baseline are left out; those that share one
-    have neither interval nor p (NaN).
+    over the seeds that both have; `seed_error` and `sample_error`, the two parts of the standard
+    error (the second NaN where it is not known), and `freedom`, the degrees of freedom of the
+    first; `low` and `high`, the ends of the confidence interval; `p`; `p_holm` and `significant`,
+    after Holm's correction over all methods and tested metrics of equal further columns. Methods
+    that share no seed with the baseline are left out; without a variance there is neither interval
+    nor p (NaN).
 
     tested: the metrics of the correction; all unless given. Others are never significant.
     steps: the smallest change of a metric (`metrics.resolution`). Three seeds can differ by the
         same few samples, and a deviation of 0 would imply certainty, so it is at least that of
         rounding, step / √6 for a difference.
+    samples: by metric, for each method and seed, the contributions of the test samples, [n], in the
+        same order for all runs; their mean is the metric. None where there are none. With them, the
+        intervals are for new test samples too (docs/understand/intervals).
+    pooled: whether the variance over seeds is that of all methods; for runs of one dataset.
     """
     same = [column for column in runs if column not in ("method", "value")]
     is_base = runs["method"] == baseline
     pairs = runs[~is_base].merge(runs.loc[is_base, [*same, "value"]], on=same, suffixes=("", "_"))
     pairs["value"] -= pairs.pop("value_")
     table = summarise(pairs)
-    # of no pairs at all, the metrics have no type
-    floor = table["metric"].map(dict(steps or {})).fillna(0).astype(float) / math.sqrt(6)
-    error = table["sd"].where(table["sd"].isna() | (table["sd"] > floor), floor)
-    error /= np.sqrt(table["n"])
-    return _with_tests(table, error, table["n"] - 1, tested)
-
-
-def crossed_tests(
-    runs: pd.DataFrame,
-    baseline: str,
-    tested: Sequence[str] | None = None,
-    steps: Mapping[str, float] | None = None,
-    samples: Mapping[str, Mapping[tuple[str, int], Array | None]] | None = None,
-) -> pd.DataFrame:
-    """`paired_tests` for new seeds and new test samples, of one dataset: docs/understand/intervals.
-
-    The variance over seeds is pooled over methods, and that of the test sample is added where the
-    results of each sample are known. Further columns: `seed_error` and `sample_error`, the two
-    parts of the standard error (the second NaN where it is not known), and `freedom`, the degrees
-    of freedom of the first.
-
-    samples: by metric, for each method and seed, the contributions of the test samples, [n], in the
-        same order for all runs; their mean is the metric. None where there are none.
-    """
-    table = paired_tests(runs, baseline, tested, steps)[["method", "metric", "mean", "sd", "n"]]
-    pooled = {
-        metric: pooled_variance(own["method"], own["seed"], own["value"].to_numpy())
-        for metric, own in runs.groupby("metric", sort=False)
-    }
-    floors = {metric: step**2 / 6 for metric, step in (steps or {}).items()}
-    variance = [max(pooled[metric][0], floors.get(metric, 0.0)) for metric in table["metric"]]
-    table["freedom"] = [pooled[metric][1] for metric in table["metric"]]
-    table["seed_error"] = np.sqrt(np.array(variance, dtype=float) / table["n"])
-    table.loc[table["freedom"] == 0, "seed_error"] = np.nan
-    added = []
-    for row in table.itertuples():
-        known = (samples or {}).get(row.metric, {})
-        ours = {seed: values for (method, seed), values in known.items() if method == row.method}
-        pairs = [(own, known.get((baseline, seed))) for seed, own in ours.items()]
-        found = [own - base for own, base in pairs if own is not None and base is not None]
-        added.append(math.sqrt(sample_variance(np.stack(found))) if len(found) > 1 else math.nan)
-    table["sample_error"] = added
+    further = [column for column in table if column not in ("method", "metric", "mean", "sd", "n")]
+    deviation, table["freedom"] = table["sd"], table["n"] - 1
+    if pooled:
+        found = [
+            (metric, *pooled_variance(own["method"], own["seed"], own["value"].to_numpy()))
+            for metric, own in runs.groupby("metric", sort=False)
+        ]
+        of_metric = pd.DataFrame(found).set_index(0).reindex(table["metric"]).to_numpy()
+        deviation, table["freedom"] = np.sqrt(of_metric[:, 0]), of_metric[:, 1]
+    floor = np.array([(steps or {}).get(name, 0.0) for name in table["metric"]]) / math.sqrt(6)
+    # NaN stays NaN
+    table["seed_error"] = np.maximum(deviation, floor) / np.sqrt(table["n"])
+    table["sample_error"] = [
+        _sample_error((samples or {}).get(row.metric, {}), row.method, baseline)
+        for row in table.itertuples()
+    ]
     error, freedom = combine(
         table["seed_error"], table["sample_error"].fillna(0.0), table["freedom"]
     )
-    return _with_tests(table, error, freedom, tested)
+    half = error * stdtrit(freedom, 0.5 + CONFIDENCE / 2)
+    ratio = (table["mean"].abs() / error).where((table["mean"] != 0) | error.isna(), 0)
+    table = table.assign(
+        low=table["mean"] - half, high=table["mean"] + half, p=2 * stdtr(freedom, -ratio)
+    )
+    family = table if tested is None else table[table["metric"].isin(tested)]
+    alike = family.groupby(further or np.zeros(len(family)), sort=False)["p"]
+    table["p_holm"] = alike.transform(holm_corrected)
+    apart = (table["low"] > 0) | (table["high"] < 0)
+    return table.assign(significant=apart & (table["p_holm"] < 1 - CONFIDENCE))
+
+
+def _sample_error(
+    samples: Mapping[tuple[str, int], Array | None], method: str, baseline: str
+) -> float:
+    """The part of the test sample in a standard error; NaN for fewer than two pairs of runs."""
+    ours = {seed: values for (name, seed), values in samples.items() if name == method}
+    pairs = [(own, samples.get((baseline, seed))) for seed, own in ours.items()]
+    found = [own - base for own, base in pairs if own is not None and base is not None]
+    return math.sqrt(sample_variance(np.stack(found))) if len(found) > 1 else math.nan
 
 
 def pooled_variance(methods: pd.Series, seeds: pd.Series, values: Array) -> tuple[Any, int]:
@@ -176,27 +154,8 @@ def combine(seed_error: Any, sample_error: Any, freedom: Any) -> tuple[Any, Any]
     above = seeds * (1 + 2 * np.sqrt(2 / np.maximum(freedom, 1)))
     with np.errstate(invalid="ignore", divide="ignore"):
         effective = freedom * ((above + samples) / above) ** 2
-    return np.sqrt(seeds + samples), np.where(
-        above > 0, effective, np.where(samples > 0, np.inf, freedom)
-    )
-
-
-def _with_tests(
-    table: pd.DataFrame, error: pd.Series, freedom: pd.Series, tested: Sequence[str] | None
-) -> pd.DataFrame:
-    """The table with intervals and p-values of means with these standard errors."""
-    half = error * stdtrit(freedom, 0.5 + CONFIDENCE / 2)
-    ratio = (table["mean"].abs() / error).where((table["mean"] != 0) | error.isna(), 0)
-    table = table.assign(
-        low=table["mean"] - half, high=table["mean"] + half, p=2 * stdtr(freedom, -ratio)
-    )
-    family = table if tested is None else table[table["metric"].isin(tested)]
-    alike = [c for c in table if c not in {"method", "metric", *NUMBERS}]
-    parts = [part for _, part in family.groupby(alike, sort=False)] if alike else [family]
-    corrected = [holm_corrected(part["p"]) for part in parts if len(part)]
-    table["p_holm"] = pd.concat(corrected) if corrected else np.nan
-    apart = (table["low"] > 0) | (table["high"] < 0)
-    return table.assign(significant=apart & (table["p_holm"] < 1 - CONFIDENCE))
+    one_part = np.where(samples > 0, np.inf, freedom)
+    return np.hypot(seed_error, sample_error), np.where(above > 0, effective, one_part)
 
 
 def holm_corrected(p: pd.Series) -> pd.Series:
@@ -213,13 +172,11 @@ def holm_corrected(p: pd.Series) -> pd.Series:
 def power(difference: float, error: Any, freedom: Any, level: float = 1 - CONFIDENCE) -> Any:
     """The probability that a two-sided t-test finds a true difference, in the right direction.
 
-    >>> [round(power(0.5, 1 / math.sqrt(34), 33, level), 3) for level in (0.05, 0.01)]
-    [0.808, 0.577]
+    >>> [f"{power(0.5, 1 / math.sqrt(34), 33, level):.3f}" for level in (0.05, 0.01)]
+    ['0.808', '0.577']
     """
-    freedom = np.minimum(freedom, 1e6)
-    critical = stdtrit(freedom, 1 - level / 2)
-    found = 1 - nctdtr(freedom, abs(difference) / np.maximum(error, 1e-300), critical)
-    return found[()] if isinstance(found, np.ndarray) else float(found)
+    freedom, error = np.minimum(freedom, 1e6), np.maximum(error, 1e-300)
+    return 1 - nctdtr(freedom, abs(difference) / error, stdtrit(freedom, 1 - level / 2))
 
 
 def detectable(error: float, freedom: float, level: float = 1 - CONFIDENCE) -> float:
@@ -242,7 +199,7 @@ def seeds_needed(
     >>> seeds_needed(0.5, 1.0), seeds_needed(1.0, 1.0), seeds_needed(0.01, 1.0)
     (34, 10, None)
     """
-    seeds = np.arange(2, MOST_SEEDS + 1)
+    seeds = np.arange(2, 1001)
     errors = np.sqrt(seed_variance / seeds), np.full(len(seeds), math.sqrt(sample_variance))
     found = power(difference, *combine(*errors, (methods - 1) * (seeds - 1)), level) >= POWER
     return int(seeds[found.argmax()]) if found.any() else None

@@ -12,7 +12,6 @@ from zetamix_lab.records import SampleResults
 from zetamix_lab.statistics import (
     KEYS,
     combine,
-    crossed_tests,
     paired_tests,
     pooled_variance,
     sample_variance,
@@ -44,13 +43,6 @@ def table(values, metric="error"):
     return pd.DataFrame(rows, columns=[*KEYS, "value"]).dropna()
 
 
-def test_two_methods_without_samples_have_the_paired_t_test():
-    runs = table(np.random.default_rng(0).normal(size=(2, 5)))
-    one, other = crossed_tests(runs, "m0"), paired_tests(runs, "m0")
-    for name in ("mean", "sd", "n", "low", "high", "p", "p_holm"):
-        assert one[name].item() == pytest.approx(other[name].item(), abs=1e-9)
-
-
 def test_the_variance_is_pooled_over_methods_and_needs_no_complete_table():
     values = np.random.default_rng(0).normal(size=(4, 5))
     runs = table(values)
@@ -61,17 +53,15 @@ def test_the_variance_is_pooled_over_methods_and_needs_no_complete_table():
     values[3, 1:3] = np.nan
     runs = table(values)
     assert pooled_variance(runs["method"], runs["seed"], runs["value"].to_numpy())[1] == 10
-    found = crossed_tests(runs, "m0").set_index("method")
+    found = paired_tests(runs, "m0", pooled=True).set_index("method")
     assert found["n"].tolist() == [5, 5, 3]
     assert (found["seed_error"] * np.sqrt(found["n"])).std() < 1e-12
-    # one seed has no variance, and neither has one run of each method
-    assert crossed_tests(table(np.ones((3, 1))), "m0")["p"].isna().all()
 
 
 def test_a_value_that_is_no_number_claims_nothing():
     runs = table(np.random.default_rng(0).normal(size=(2, 5)))
     runs.loc[0, "value"] = np.nan
-    found = crossed_tests(runs, "m0").iloc[0]
+    found = paired_tests(runs, "m0", pooled=True).iloc[0]
     assert np.isnan(found["p"])
     assert not found["significant"]
 

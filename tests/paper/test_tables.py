@@ -172,7 +172,7 @@ def test_skin_says_what_its_networks_start_from(tmp_path):
         (cell,) = cells_of("skin", **dataclasses.asdict(request) | {"weights": weights})
         store.add("skin", run_record(cell, error, extra={"notes": [note]}))
     table = draw(make_view("skin", store)).tables["skin"]
-    heads = [head.name for head in table.heads]
+    heads = list(table.columns)
     assert "ours, from scratch" in heads
     assert "ours, from imagenet.pth" in heads
     assert f"ISIC 2017: {note}." in table.notes

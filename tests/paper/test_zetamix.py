@@ -129,7 +129,7 @@ def test_seeds_that_are_fewer_are_said(tmp_path):
         datasets=("breastmnist",),
     )
     table = draw(make_view("zetamix", RecordStore(tmp_path))).tables["zetamix"]
-    assert table.heads[2].name == "BreastMNIST, AUC, 10 seeds"
+    assert table.columns[2] == "BreastMNIST, AUC, 10 seeds"
     assert rows["no mixing"][1].text() == "0.8000 ± 0.0000"
     assert rows["ZetaMix"][1].text() == "0.8000 (n = 1)"
 

@@ -156,7 +156,7 @@ def print_table(console: Console, table: "ReportTable", required: int = 2) -> No
             break
         count -= 1
     console.print(_terminal_table(table, count))
-    if hidden := [head.name for head in table.heads[count:]]:
+    if hidden := table.columns[count:]:
         text = f"Columns that do not fit, see the report: {', '.join(hidden)}."
         print_line(console, text, style="dim")
     console.print()
@@ -165,9 +165,9 @@ def print_table(console: Console, table: "ReportTable", required: int = 2) -> No
 def _terminal_table(table: "ReportTable", count: int) -> Table:
     """The first columns of a table; headings wider than their cells are wrapped."""
     shown = Table(box=None, header_style="bold", pad_edge=False)
-    for index, head in enumerate(table.heads[:count]):
+    for index, head in enumerate(table.columns[:count]):
         widest = max([1, *(len(row[index].text()) for row in table.cells)])
-        name = "\n".join(wrap(head.name, widest, break_long_words=False))
+        name = "\n".join(wrap(head, widest, break_long_words=False))
         left = index == 0 or table.text_columns[index]
         shown.add_column(
             name, justify="left" if left else "right", no_wrap=index > 0, overflow="fold"

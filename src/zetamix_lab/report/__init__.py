@@ -6,5 +6,4 @@ from zetamix_lab.report.figure import series_style as series_style
 from zetamix_lab.report.page import Section as Section
 from zetamix_lab.report.page import render_page as render_page
 from zetamix_lab.report.table import Cell as Cell
-from zetamix_lab.report.table import Column as Column
 from zetamix_lab.report.table import Table as Table

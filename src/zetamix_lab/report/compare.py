@@ -8,16 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 
 from zetamix_lab.atomic_io import json_safe, read_json, write_json, write_text
 from zetamix_lab.comparison import Comparison, metric_of
-from zetamix_lab.metrics import BALANCED
+from zetamix_lab.metrics import BALANCED, BINS
 from zetamix_lab.provenance import machine_summary
 from zetamix_lab.report.compare_figures import draw_figures
-from zetamix_lab.report.compare_text import LEVEL, Summary, describe_terms, summarise
-from zetamix_lab.report.page import Block, Fold, Section, render_page
-from zetamix_lab.report.table import Cell, Column, Table, latex_text, markdown_text
+from zetamix_lab.report.compare_text import LEVEL, describe_terms, summarise
+from zetamix_lab.report.page import Block, Lead, Section, render_page
+from zetamix_lab.report.table import Cell, Mark, Table, latex_text, markdown_text
 from zetamix_lab.statistics import CONFIDENCE
 from zetamix_lab.text import join, plural
 
@@ -47,7 +48,7 @@ def write_report(comparison: Comparison, out: Path, machine: Mapping[str, str]) 
     write_text(out / "results.md", _markdown(title, found, tables, machine))
     write_text(out / "results.tex", _latex(title, tables))
     folds: dict[str, list[Block | None]] = {
-        "The result in detail": [f"{heading}. {text}" for heading, text in found.details if text],
+        "The result in detail": [f"{name}. {text}" for name, text in found.details.items() if text],
         "Differences": [*tables[1:]],
         "Learning curves": [pictures.get("curves")],
         "Classes": [class_table(comparison), pictures.get("confusion")],
@@ -56,7 +57,7 @@ def write_report(comparison: Comparison, out: Path, machine: Mapping[str, str]) 
     }
     kept = {name: [block for block in blocks if block] for name, blocks in folds.items()}
     first = [block for block in (pictures.get("differences"), tables[0]) if block]
-    folded = [Fold(name, blocks) for name, blocks in kept.items() if blocks]
+    folded = [Section(name, blocks) for name, blocks in kept.items() if blocks]
     sections = [Section("", first), Section("", folded)]
     write_text(out / "report.html", render_page(title, sections, machine=machine, lead=found))
     return out / "report.html"
@@ -71,9 +72,10 @@ def without_folders(value: Any) -> Any:
     if isinstance(value, str):
         return FOLDERS.sub("", value)
     if isinstance(value, dict):
-        return {k: v if isinstance(v, float) else without_folders(v) for k, v in value.items()}
+        return {key: without_folders(own) for key, own in value.items()}
     if isinstance(value, (list, tuple)):
-        return [v if isinstance(v, float) else without_folders(v) for v in value]
+        # of 10,000 classes, most values are numbers
+        return [v if isinstance(v, (int, float)) else without_folders(v) for v in value]
     return value
 
 
@@ -83,24 +85,18 @@ def describe_replaced(comparison: Comparison, out: Path) -> str:
         return ""
     try:
         earlier = read_json(out / "results.json")
-        recipe, about, methods = earlier["recipe"], earlier["dataset"], earlier["methods"]
-        before = about["fingerprint"], recipe
+        recipe, data = earlier["recipe"], earlier["dataset"]["fingerprint"]
+        lost = [label for label in earlier["methods"] if label not in comparison.methods]
     except (OSError, ValueError, KeyError, TypeError):
         return ""
     now = without_folders(json_safe(comparison.recipe.as_dict()))
-    if before != (comparison.dataset.fingerprint, now):
+    if (data, recipe) != (comparison.dataset.fingerprint, now):
         return (
             f"It replaces a report with other data or settings ({recipe['model']}, "
-            f"{recipe['epochs']} epochs, samples of {' × '.join(map(str, about['shape']))}), whose "
-            "runs are kept. To keep both reports, use another --out."
+            f"{recipe['epochs']} epochs), whose runs are kept. To keep both, use another --out."
         )
-    lost = [label for label in methods if label not in comparison.methods]
-    if not lost:
-        return ""
-    return (
-        f"It replaces a report that also had {join(lost)}. Their runs are kept: add them to "
-        "--methods to include them."
-    )
+    kept = f"It replaces a report that also had {join(lost)}. Their runs are kept: add them to "
+    return f"{kept}--methods to include them." if lost else ""
 
 
 # tables
@@ -108,53 +104,43 @@ def describe_replaced(comparison: Comparison, out: Path) -> str:
 
 def main_table(comparison: Comparison) -> Table:
     """Mean ± standard deviation of every metric for every method."""
-    first, metrics = comparison.baselines[0], [metric_of(name) for name in comparison.metrics]
-    tests = comparison.tests
+    first, tests = comparison.baselines[0], comparison.tests
     better = {
         (test.method, test.metric)
         for test in tests[(tests["baseline"] == first) & tests["significant"]].itertuples()
         if metric_of(test.metric).sign * test.mean > 0
     }
+    metrics = [metric_of(name) for name in comparison.metrics]
     rows = []
     for label in comparison.methods:
         row: list[Cell | int | str] = [comparison.name_of(label)]
         for metric in metrics:
             own = comparison.summary.loc[(label, metric.name)]
             values = comparison.values(label, metric.name).items()
-            cell = Cell(
-                metric.scale(own["mean"]),
-                error=metric.scale(own["sd"]),
-                digits=metric.digits,
-                mark="best" if (label, metric.name) in better else "",
-                note=", ".join(f"seed {seed}: {metric.number(value)}" for seed, value in values),
-            )
-            row.append(cell)
+            note = ", ".join(f"seed {seed}: {metric.number(value)}" for seed, value in values)
+            mark: Mark = "best" if (label, metric.name) in better else ""
+            mean, spread = metric.scale(own["mean"]), metric.scale(own["sd"])
+            row.append(Cell(mean, spread, digits=metric.digits, mark=mark, note=note))
         rows.append([*row, int(comparison.summary.loc[(label, comparison.primary), "n"])])
-    columns = [Column(m.heading, f"{m.title}; {m.better}") for m in metrics]
     note = "Mean ± standard deviation over seeds."
-    if better & {(label, m.name) for label in comparison.methods for m in metrics}:
+    if better:
         note += f" Bold: significantly better than {comparison.name_of(first)}."
     size = f"{comparison.test_size:,} test samples, " if comparison.test_size else ""
-    return Table(
-        [Column("method"), *columns, Column("seeds", "finished runs of the method")],
-        rows,
-        f"{comparison.title}: {size}after the last epoch",
-        [note, *describe_terms(comparison)],
-    )
+    caption = f"{comparison.title}: {size}after the last epoch"
+    columns = ["method", *(metric.heading for metric in metrics), "seeds"]
+    tips = {m.heading: f"{m.title}; {m.better}" for m in metrics}
+    tips["seeds"] = "finished runs of the method"
+    return Table(columns, rows, caption, [note, *describe_terms(comparison)], tips)
 
 
 def difference_table(comparison: Comparison, name: str | None = None) -> Table:
     """Differences from each baseline in a metric, the primary one unless named."""
-    metric = metric_of(name or comparison.primary)
-    columns, rows = [Column("method")], [[Cell(comparison.name_of(m))] for m in comparison.methods]
+    metric, p = metric_of(name or comparison.primary), "Holm-corrected p"
+    columns, tips = ["method"], {p: "two-sided t-test, corrected over all tests"}
+    rows = [[Cell(comparison.name_of(label))] for label in comparison.methods]
     for baseline in comparison.baselines:
-        columns += [
-            Column(
-                f"minus {comparison.name_of(baseline)} ({LEVEL})",
-                "mean difference and its interval",
-            ),
-            Column("Holm-corrected p", "two-sided t-test, corrected over all tests"),
-        ]
+        columns += [f"minus {comparison.name_of(baseline)} ({LEVEL})", p]
+        tips[columns[-2]] = "mean difference and its interval"
         tests = {test.method: test for test in comparison.differences(baseline, name).itertuples()}
         for row, label in zip(rows, comparison.methods, strict=True):
             row += _difference_cells(tests.get(label))
@@ -163,7 +149,7 @@ def difference_table(comparison: Comparison, name: str | None = None) -> Table:
         f"its {LEVEL} interval (uncorrected). {'Positive' if metric.sign > 0 else 'Negative'} is "
         f"better. Bold: significant after Holm's correction (p < {1 - CONFIDENCE:.2g})."
     )
-    return Table(columns, rows, f"Differences in {metric.title}", [note])
+    return Table(columns, rows, f"Differences in {metric.title}", [note], tips)
 
 
 def _difference_cells(test: Any) -> list[Cell]:
@@ -186,21 +172,17 @@ def class_table(comparison: Comparison) -> Table | None:
     recalls = [100 * comparison.recalls(label) for label in labels]
     shown, notes = counts.nonzero().flatten(), ["Mean ± standard deviation over seeds."]
     if len(shown) > MAX_CLASSES:
-        notes.append(
-            f"The {MAX_CLASSES} of {len(shown):,} classes with the lowest recall; results.json has "
-            "all."
-        )
+        notes.append(f"The {MAX_CLASSES} of {len(shown):,} with the lowest; results.json has all.")
         total = torch.stack([values.mean(0) for values in recalls]).mean(0)
         shown = shown[total[shown].argsort(stable=True)][:MAX_CLASSES]
     rows = []
     for k in shown.tolist():
-        own = [values[:, k] for values in recalls]
-        cells = [
-            Cell(float(v.mean()), float(v.std()) if len(v) > 1 else None, digits=1) for v in own
-        ]
+        own = [pd.Series(values[:, k]) for values in recalls]
+        cells = [Cell(values.mean(), values.std(), digits=1) for values in own]
         rows.append([dataset.classes[k], int(counts[k]), *cells])
-    columns = [Column("class"), Column("samples", "in the test split")]
-    return Table([*columns, *map(comparison.name_of, labels)], rows, "Per-class recall, %", notes)
+    columns = ["class", "samples", *map(comparison.name_of, labels)]
+    tips = {"samples": "in the test split"}
+    return Table(columns, rows, "Per-class recall, %", notes, tips)
 
 
 # files
@@ -215,13 +197,12 @@ def wide_runs(comparison: Comparison) -> Any:
     if comparison.records:
         keys = zip(wide["method"], wide["seed"], strict=True)
         found = [comparison.records[key] for key in keys]
-        wide["wall_s"] = [record.wall_s for record in found]
-        wide["step_ms"] = [record.step_ms for record in found]
-        wide["key"] = [record.key for record in found]
+        for name in ("wall_s", "step_ms", "key"):
+            wide[name] = [getattr(record, name) for record in found]
     return wide
 
 
-def as_dict(comparison: Comparison, found: Summary, machine: Mapping[str, str]) -> dict[str, Any]:
+def as_dict(comparison: Comparison, found: Lead, machine: Mapping[str, str]) -> dict[str, Any]:
     """The content of results.json: the verdict, all statistics, every run and epoch."""
     dataset, methods = comparison.dataset, comparison.methods
     about: dict[str, Any] = {"name": comparison.title}
@@ -249,7 +230,13 @@ def as_dict(comparison: Comparison, found: Summary, machine: Mapping[str, str]) 
         ],
         "metrics": comparison.metrics,
         "confidence": CONFIDENCE,
-        "methods": {label: {} for label in methods},
+        "methods": {
+            label: {
+                name: {**own, "values": comparison.values(label, name)}
+                for name, own in comparison.summary.loc[label].to_dict("index").items()
+            }
+            for label in methods
+        },
         "differences": comparison.tests.to_dict("records"),
         "runs": [record.as_dict() for record in comparison.records.values()],
         "curves": [
@@ -257,9 +244,6 @@ def as_dict(comparison: Comparison, found: Summary, machine: Mapping[str, str]) 
             for (method, seed), curve in comparison.curves.items()
         ],
     }
-    for label, name in comparison.summary.index:
-        own = comparison.summary.loc[(label, name)].to_dict()
-        values["methods"][label][name] = {**own, "values": comparison.values(label, name)}
     if dataset is not None and comparison.records:
         values["recalls"] = {
             label: dict(zip(dataset.classes, comparison.recalls(label).T.tolist(), strict=True))
@@ -269,7 +253,7 @@ def as_dict(comparison: Comparison, found: Summary, machine: Mapping[str, str]) 
     return shown
 
 
-def _markdown(title: str, found: Summary, tables: list[Table], machine: Mapping[str, str]) -> str:
+def _markdown(title: str, found: Lead, tables: list[Table], machine: Mapping[str, str]) -> str:
     parts = [f"# {markdown_text(title)}"]
     parts += [f"**{heading}.** {markdown_text(text)}" for heading, text in found.pairs]
     for table in tables:
@@ -292,29 +276,24 @@ def describe_method(comparison: Comparison) -> list[str]:
     dataset, recipe, records = comparison.dataset, comparison.recipe, comparison.records.values()
     paragraphs = []
     if dataset is not None and recipe is not None:
-        paragraphs.append(
+        paragraphs += [
             f"Every run: {len(dataset.train):,} training samples, {recipe.model}, {recipe.start}, "
             f"{plural(recipe.epochs, 'epoch')}, batch size {recipe.batch_size}, "
             f"{recipe.optimisation}, augmentation: {recipe.augmentation}. Recipe: {recipe.origin}. "
-            "A seed fixes the initial weights and the order of the data, so that paired runs "
-            "differ only in the mixing. All numbers are from the last epoch; nothing was selected "
-            "on the test split."
-        )
-        paragraphs.append(
+            "A seed fixes the initial weights and the order of the data: paired runs differ only "
+            "in the mixing. Numbers are of the last epoch; the test split selected nothing.",
             f"Primary metric: {comparison.metric.title}. It is the mean average precision for "
             "several labels per sample, the AUC for two classes, the error rate if the largest "
             f"test class has at most {BALANCED:g} times the samples of the smallest, and balanced "
-            "accuracy otherwise. Expected calibration error: 15 bins of equal width."
-        )
+            f"accuracy otherwise. Expected calibration error: {BINS} bins of equal width.",
+        ]
     paragraphs.append(_describe_intervals(comparison))
     if records:
         lines = Counter(machine_summary(record.machine) for record in records)
         machines = "; ".join(f"{plural(count, 'run')} on {line}" for line, count in lines.items())
-        minutes = sum(record.wall_s for record in records) / 60
+        minutes = f"{sum(record.wall_s for record in records) / 60:.1f} minutes"
         where = f" ({comparison.description})" if comparison.description else ""
-        paragraphs.append(
-            f"Trained{where}: {machines}. The times of all runs add up to {minutes:.1f} minutes."
-        )
+        paragraphs.append(f"Trained{where}: {machines}. The times of all runs add up to {minutes}.")
     notes = () if dataset is None else dataset.notes
     return [without_folders(text) for text in (*paragraphs, *(f"Data: {note}." for note in notes))]
 
@@ -324,15 +303,12 @@ def _describe_intervals(comparison: Comparison) -> str:
     tests = comparison.tests[comparison.tests["metric"].isin(comparison.metrics)]
     known = tests.groupby("metric", sort=False)["sample_error"].count() > 0
     text = f"Intervals: {LEVEL} each, Student's t, with the variance over seeds of all methods. "
-    for has, what in (
-        (True, "for new seeds and new test samples of the same source"),
-        (False, "for new seeds on the same test samples"),
-    ):
+    kinds = {True: "and new test samples of the same source", False: "on the same test samples"}
+    for has, what in kinds.items():
         if titles := [metric_of(name).title for name in known.index[known == has]]:
-            text += f"Those of {join(titles)} are {what}. "
+            text += f"Those of {join(titles)} are for new seeds {what}. "
     tested = join([metric_of(name).title for name in comparison.tested])
     return (
         f"{text}p-values are Holm-corrected over all differences from one baseline in {tested}. No "
-        "interval covers another choice of training samples. Derivation and simulation: "
-        "docs/understand/intervals."
+        "interval covers other training samples. Derivation: docs/understand/intervals."
     )

@@ -2,18 +2,16 @@
 
 import math
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from zetamix_lab.comparison import Comparison, metric_of
 from zetamix_lab.data.quality import CAUTIONS
-from zetamix_lab.metrics import Metric
+from zetamix_lab.metrics import ChanceLevel, Metric
 from zetamix_lab.progress import about, count_epochs
 from zetamix_lab.report.page import Lead
 from zetamix_lab.statistics import CONFIDENCE, detectable, seeds_needed
-from zetamix_lab.text import join, plural
+from zetamix_lab.text import join, plural, sentence_case
 
 LEVEL = f"{100 * CONFIDENCE:g} %"
 # from this mean improvement in the last third on, training counts as not converged
@@ -32,35 +30,17 @@ TERMS = {
 }
 
 
-@dataclass(frozen=True)
-class Summary(Lead):
-    """What a report says: its first screen, and the paragraphs below."""
-
-    details: Sequence[tuple[str, str]] = ()
-    """Headings with a paragraph each."""
-
-    @property
-    def pairs(self) -> list[tuple[str, str]]:
-        """Everything as headings with a paragraph each."""
-        step = f"{self.next_step} {self.command}".strip()
-        found = [("Result", self.decision), ("Next", step), ("Caution", " ".join(self.cautions))]
-        return [(heading, text) for heading, text in [*found, *self.details] if text]
-
-
-def summarise(comparison: Comparison, command: str = "") -> Summary:
+def summarise(comparison: Comparison, command: str = "") -> Lead:
     """The sentences of a comparison. command: the one that made it."""
-    incomplete = ("Incomplete", _incomplete(comparison))
+    details = {"Incomplete": _incomplete(comparison)}
     if not comparison.methods:
-        return Summary("No run is finished.", details=[incomplete])
+        return Lead("No run is finished.", details=details)
     metric = comparison.metric
-    details = [
-        incomplete,
-        ("Training", describe_training(comparison)),
-        ("Calibration", _calibration(comparison)),
-        ("Metric", f"{metric.title}: {metric.meaning}." if metric.meaning else ""),
-    ]
+    details["Training"] = _describe_training(comparison)
+    details["Calibration"] = _calibration(comparison)
+    details["Metric"] = f"{metric.title}: {metric.meaning}." if metric.meaning else ""
     following = _next_step(comparison, command)
-    return Summary(_decision(comparison), *following, _cautions(comparison), details)
+    return Lead(_decision(comparison), *following, _cautions(comparison), details)
 
 
 # the first screen
@@ -70,7 +50,7 @@ def _decision(comparison: Comparison) -> str:
     """One sentence: mixing helps, hurts, or neither was shown."""
     methods, metric = comparison.methods, comparison.metric
     if comparison.at_chance is not None:
-        return _at_chance(comparison)
+        return _at_chance(comparison, comparison.at_chance)
     if len(methods) == 1:
         own = comparison.summary.loc[(methods[0], metric.name)]
         value = metric.format(own["mean"], None if math.isnan(own["sd"]) else own["sd"])
@@ -88,7 +68,7 @@ def _decision(comparison: Comparison) -> str:
     if not len(found):
         return (
             f"Not shown: no method differs significantly from {name} in {metric.title}. "
-            f"{describe_power(comparison)}"
+            f"{_power(comparison)}"
         )
     better = metric.sign * found["mean"] > 0
     verdicts = [verb for verb, group in (("helps", better), ("hurts", ~better)) if group.any()]
@@ -98,7 +78,7 @@ def _decision(comparison: Comparison) -> str:
     when = f"after {plural(epochs, 'epoch')}, {subject}" if epochs else subject
     tests = [*found[better].itertuples(), *found[~better].itertuples()]
     moves = "; ".join(_move(test, comparison.name_of(test.method)) for test in tests)
-    return f"{when[0].upper()}{when[1:]}: {moves}."
+    return sentence_case(f"{when}: {moves}.")
 
 
 def _move(test: Any, name: str) -> str:
@@ -107,15 +87,12 @@ def _move(test: Any, name: str) -> str:
     low, high = sorted(sign * end for end in (test.low, test.high))
     change = metric.format_difference(sign * test.mean).lstrip("+")
     return (
-        f"{name} {'raises' if sign > 0 else 'lowers'} the {metric.title} by "
-        f"{change} ({LEVEL} interval {metric.number(low)} to {metric.number(high)})"
+        f"{name} {'raises' if sign > 0 else 'lowers'} the {metric.title} by {change} "
+        f"({LEVEL} interval {metric.number(low)} to {metric.number(high)})"
     )
 
 
-def _at_chance(comparison: Comparison) -> str:
-    chance = comparison.at_chance
-    if chance is None:
-        return ""
+def _at_chance(comparison: Comparison, chance: ChanceLevel) -> str:
     subject = "No method is" if comparison.complete else "No method so far is"
     if len(comparison.methods) == 1:
         subject = f"{comparison.name_of(comparison.methods[0])} is not"
@@ -127,7 +104,7 @@ def _at_chance(comparison: Comparison) -> str:
     )
 
 
-def describe_power(comparison: Comparison) -> str:
+def _power(comparison: Comparison) -> str:
     """The difference that these runs would have shown: "5 seeds … could show 1.8 points."""
     tests, metric = _tested(comparison), comparison.metric
     both = (tests["seed_error"] ** 2 + tests["sample_error"].fillna(0) ** 2) ** 0.5
@@ -160,9 +137,13 @@ def _next_step(comparison: Comparison, command: str) -> tuple[str, str]:
     methods, seeds = len(comparison.methods), len(comparison.seeds)
     metric, recipe = comparison.metric, comparison.recipe
 
-    def step(text: str, missing: float, option: str = "", value: int = 0) -> tuple[str, str]:
-        following = _with_option(command, option, value)
-        return f"{text}{_expected(comparison, missing)}{':' if following else '.'}", following
+    def step(text: str, missing: int, option: str = "", value: int = 0) -> tuple[str, str]:
+        following, records = _with_option(command, option, value), comparison.records.values()
+        if records and missing:
+            at_once = fmean(max(1, record.extra.get("concurrent", 1)) for record in records)
+            seconds = missing * fmean(record.wall_s for record in records) / at_once
+            text += f" ({about(seconds)})"
+        return f"{text}{':' if following else '.'}", following
 
     def train_longer(text: str) -> tuple[str, str]:
         if recipe is None:
@@ -194,15 +175,6 @@ def _next_step(comparison: Comparison, command: str) -> tuple[str, str]:
     if needed is None or needed > WORTHWHILE_SEEDS:
         return f"{what} takes more test samples, or more than {WORTHWHILE_SEEDS} seeds.", ""
     return step(f"{what} add seeds", max(0, needed - seeds) * methods, "--seeds", needed)
-
-
-def _expected(comparison: Comparison, runs: float) -> str:
-    """The time that further runs take, from those before: " (about 3 min)"."""
-    records = comparison.records.values()
-    if not records or not runs:
-        return ""
-    at_once = fmean(max(1, record.extra.get("concurrent", 1)) for record in records)
-    return f" ({about(runs * fmean(record.wall_s for record in records) / at_once)})"
 
 
 def _with_option(command: str, name: str, value: int) -> str:
@@ -239,45 +211,40 @@ def _cautions(comparison: Comparison) -> list[str]:
 
 def describe_terms(comparison: Comparison) -> list[str]:
     """What the names of a table mean, and how long the methods mix."""
-    terms, shares = dict[str, list[str]](), dict[float, list[str]]()
-    for label in comparison.methods:
-        terms.setdefault(TERMS.get(label.partition(":")[0], ""), []).append(
-            comparison.name_of(label)
-        )
-    for label, until in comparison.until.items():
-        shares.setdefault(until, []).append(comparison.name_of(label))
-    notes = ["; ".join(f"{join(labels)}: {term}" for term, labels in terms.items() if term)]
+    notes, names = list[str](), {m: comparison.name_of(m) for m in comparison.methods}
+    for kind, term in TERMS.items():
+        if own := [names[label] for label in names if label.partition(":")[0] == kind]:
+            notes.append(f"{join(own)}: {term}")
+    notes = ["; ".join(notes)] if notes else []
     if comparison.has_temperatures:
         notes.append("(T): after temperature scaling on the validation split")
-    mix = ", but do not mix equally long: " if len(shares) > 1 else "; they mix: " if shares else ""
-    listed = [
-        f"{join(labels)} in {'all' if until == 1 else f'the first {100 * until:g} %'} of training"
-        for until, labels in shares.items()
-    ]
-    notes.append(f"Methods share data, splits, weights at the start and recipe{mix}{join(listed)}")
-    return [f"{note}." for note in notes if note]
+    mix, shares = list[str](), comparison.until
+    for share in dict.fromkeys(shares.values()):
+        part = "all" if share == 1 else f"the first {100 * share:g} %"
+        own = [names[label] for label in shares if shares[label] == share]
+        mix.append(f"{join(own)} in {part} of training")
+    how = ", but do not mix equally long: " if len(mix) > 1 else "; they mix: " if mix else ""
+    # of training that is not ours it is not known
+    if comparison.recipe is not None:
+        notes.append(f"Methods share data, splits, weights at the start and recipe{how}{join(mix)}")
+    elif mix:
+        notes.append(f"Methods mix: {join(mix)}")
+    return [f"{note}." for note in notes]
 
 
 # paragraphs
 
 
-def describe_training(comparison: Comparison) -> str:
+def _describe_training(comparison: Comparison) -> str:
     """Optimiser steps, samples that are dropped with the last batch, and convergence."""
     recipe, dataset = comparison.recipe, comparison.dataset
     if recipe is None or dataset is None:
         return ""
-    samples = len(dataset.train)
-    size = min(recipe.batch_size, samples)
-    steps, rest = recipe.steps(samples), samples % size
-    text = (
-        f"{plural(steps, 'optimiser step')} per run "
-        f"({plural(recipe.epochs, 'epoch')} of {steps // recipe.epochs:,}, batch size {size})"
-    )
+    samples, epochs = len(dataset.train), plural(recipe.epochs, "epoch")
+    rest = samples % min(recipe.batch_size, samples)
+    text = f"{plural(recipe.steps(samples), 'optimiser step')} per run in {epochs}"
     if rest and recipe.last_batch == "drop":
-        text += (
-            f"; the last, smaller batch is dropped, so an epoch skips {rest:,} of {samples:,} "
-            f"samples ({100 * rest / samples:.1f} %)"
-        )
+        text += f"; an epoch skips {rest:,} of {samples:,} samples: its last batch is dropped"
     return f"{text}. {_convergence(comparison)[1]}".strip()
 
 
@@ -286,34 +253,33 @@ def _convergence(comparison: Comparison) -> tuple[bool, str]:
     if not comparison.complete or comparison.dataset is None:
         return False, ""
     has_val = all("val" in curve[-1] for curve in comparison.curves.values() if curve)
-    split = "val" if has_val and comparison.dataset.val is not None else "test"
+    split = "val" if has_val else "test"
     metric, changes = comparison.metric, comparison.late_changes(split)
     if not changes:
         return False, "Too few epochs were evaluated to tell whether training had converged."
-    title = f"{'validation' if split == 'val' else 'test'} {metric.title}"
-    means = {method: fmean(values) for method, values in changes.items()}
+    title = f"towards the end, {'validation' if split == 'val' else 'test'} {metric.title}"
+    gains = {label: metric.sign * fmean(values) for label, values in changes.items()}
     improving = [
-        f"{comparison.name_of(method)} ({metric.format_difference(means[method])})"
-        for method, values in changes.items()
-        if metric.sign * means[method] >= STILL_IMPROVING
-        and all(metric.sign * value > 0 for value in values)
+        f"{comparison.name_of(label)} ({metric.format_difference(metric.sign * gains[label])})"
+        for label, values in changes.items()
+        if gains[label] >= STILL_IMPROVING and min(metric.sign * value for value in values) > 0
     ]
     if improving:
         return True, (
-            f"Training had not converged, so methods may rank differently after more epochs: "
-            f"towards the end, {title} still improved for {join(improving)}."
+            "Training had not converged, so methods may rank differently after more epochs: "
+            f"{title} still improved for {join(improving)}."
         )
     if comparison.at_chance is not None:
         # a flat curve at chance level means that learning has not started
         return False, "Convergence cannot be judged, because no method is better than chance."
-    best = max(means.values(), key=lambda value: metric.sign * value)
-    change = metric.format_difference(best)
-    if metric.sign * best >= STILL_IMPROVING:
-        return False, (
-            f"Whether training had converged is unclear: towards the end, {title} changed by up "
-            f"to {change} on average, but did not improve in every seed."
-        )
-    return False, f"Training had converged: towards the end, {title} changed by at most {change}."
+    best = max(gains.values())
+    change = metric.format_difference(metric.sign * best)
+    if best < STILL_IMPROVING:
+        return False, f"Training had converged: {title} changed by at most {change}."
+    return False, (
+        f"Whether training had converged is unclear: {title} changed by up to {change} on "
+        "average, but did not improve in every seed."
+    )
 
 
 def _calibration(comparison: Comparison) -> str:
@@ -323,13 +289,13 @@ def _calibration(comparison: Comparison) -> str:
         return ""
     text = "Training on soft labels makes networks underconfident by design. "
     if not comparison.has_temperatures:
-        return (
-            f"{text}NLL and ECE do not allow a verdict here: not every run has a temperature "
-            "fitted on validation data."
-        )
+        return f"{text}NLL and ECE allow no verdict: not every run has a temperature for scaling."
     if not comparison.records:
         return ""
-    means = {label: f"{comparison.temperature(label):.2f}" for label in comparison.methods}
+    means = {
+        label: f"{fmean(run.extra['temperature'] for run in comparison.records_of(label)):.2f}"
+        for label in comparison.methods
+    }
     named = [f"{mean} for {comparison.name_of(label)}" for label, mean in means.items()]
     text += f"Temperatures fitted on the validation split (below 1: underconfident): {join(named)}."
     if {"0.01", "100.00"} & {*means.values()}:
@@ -346,9 +312,8 @@ def _incomplete(comparison: Comparison) -> str:
         f"{comparison.name_of(method)} seed {seed} after {count_epochs(reached, epochs)}"
         for (method, seed), reached in comparison.unfinished.items()
     ]
-    if names:
-        more = [f"{len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else []
-        text += f" In progress: {join([*names[:MAX_NAMED], *more])}."
+    names[MAX_NAMED:] = [f"{len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else []
+    text += f" In progress: {join(names)}." if names else ""
     reasons = dict[tuple[str, str], list[str]]()
     for (method, seed), reason in comparison.failures.items():
         reasons.setdefault((method, reason), []).append(str(seed))
@@ -361,6 +326,4 @@ def _incomplete(comparison: Comparison) -> str:
 def _amount(metric: Metric, value: float) -> str:
     """A difference without a sign: "0.5 points", "0.005"."""
     number = f"{metric.scale(value):.2g}"
-    if not metric.percent:
-        return number
-    return f"{number} point" if number == "1" else f"{number} points"
+    return f"{number} point{'' if number == '1' else 's'}" if metric.percent else number

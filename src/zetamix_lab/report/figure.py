@@ -12,6 +12,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from zetamix_lab.atomic_io import write_bytes, write_text
+from zetamix_lab.text import printable
 
 # Paul Tol's high-contrast colours, which also differ in lightness, black, and two more
 COLOURS = ("#004488", "#ddaa33", "#bb5566", "#000000", "#55aadd", "#997700")
@@ -78,6 +79,12 @@ def series_style(index: int) -> dict[str, Any]:
     }
 
 
+def short_name(name: str) -> str:
+    """The name of a class as it fits beside an axis: two of 40 letters would leave it no space."""
+    name = printable(name)
+    return name if len(name) <= 24 else f"{name[:23]}…"
+
+
 @dataclass(frozen=True)
 class Picture:
     """A rendered figure; its files are named after it."""
@@ -105,9 +112,7 @@ class Picture:
     def base64_svg(self) -> str:
         return base64.b64encode(self.svg.encode()).decode()
 
-    def save(self, folder: Path) -> tuple[Path, Path]:
+    def save(self, folder: Path) -> None:
         """Write `name.svg` and `name.png` into a folder."""
-        svg, png = folder / f"{self.name}.svg", folder / f"{self.name}.png"
-        write_text(svg, self.svg)
-        write_bytes(png, self.png)
-        return svg, png
+        write_text(folder / f"{self.name}.svg", self.svg)
+        write_bytes(folder / f"{self.name}.png", self.png)

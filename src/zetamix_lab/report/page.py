@@ -1,11 +1,10 @@
 """One HTML page that contains its text, tables and figures, and works offline."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from zetamix_lab.provenance import machine_summary
 from zetamix_lab.report.figure import Picture
@@ -14,7 +13,7 @@ from zetamix_lab.report.table import Table
 
 @dataclass(frozen=True)
 class Lead:
-    """What a page says first."""
+    """What a report says: its first screen, and the paragraphs below."""
 
     decision: str
     """One sentence."""
@@ -22,27 +21,28 @@ class Lead:
     command: str = ""
     """That takes the next step; empty if it takes none, or it is not known."""
     cautions: Sequence[str] = ()
+    details: Mapping[str, str] = field(default_factory=dict)
+    """Paragraphs by heading."""
 
-
-@dataclass(frozen=True)
-class Fold:
-    """Blocks that are shown when their title is clicked."""
-
-    title: str
-    blocks: Sequence["Block"]
-
-
-Block: TypeAlias = str | Table | Picture | Fold
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Everything as headings with a paragraph each."""
+        step, cautions = f"{self.next_step} {self.command}".strip(), " ".join(self.cautions)
+        found = {"Result": self.decision, "Next": step, "Caution": cautions, **self.details}
+        return [(heading, text) for heading, text in found.items() if text]
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with paragraphs, tables and figures below it."""
+    """A heading with paragraphs, tables and figures below it; within another one, folded."""
 
     title: str
-    blocks: Sequence[Block]
+    blocks: Sequence["Block"]
     anchor: str = ""
     """The id that links refer to."""
+
+
+Block: TypeAlias = str | Table | Picture | Section
 
 
 def render_page(
@@ -62,17 +62,6 @@ def render_page(
     >>> "<p>1 &lt; 2</p>" in page, "http" in page.replace("http-equiv", "")
     (True, False)
     """
-    return _template().render(
-        page_title=title,
-        sections=sections,
-        machine=machine,
-        machine_summary="" if machine is None else machine_summary(dict(machine)),
-        lead=lead,
-    )
-
-
-@lru_cache(maxsize=1)
-def _template() -> Template:
     environment = Environment(
         loader=PackageLoader("zetamix_lab", "report"),
         autoescape=True,
@@ -81,4 +70,10 @@ def _template() -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.get_template("page.html.j2")
+    return environment.get_template("page.html.j2").render(
+        page_title=title,
+        sections=sections,
+        machine=machine,
+        machine_summary="" if machine is None else machine_summary(dict(machine)),
+        lead=lead,
+    )

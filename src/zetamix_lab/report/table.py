@@ -3,9 +3,9 @@
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import pandas as pd
 
@@ -94,14 +94,6 @@ def _decimals(number: float | None, significant: int) -> int:
 
 
 @dataclass(frozen=True)
-class Column:
-    """A heading with a tooltip (HTML only)."""
-
-    name: str
-    note: str = ""
-
-
-@dataclass(frozen=True)
 class Table:
     """Rows of cells; the first cell of a row is its heading.
 
@@ -112,35 +104,24 @@ class Table:
     | none | 5.482 ± 0.050 |
     """
 
-    columns: Sequence[Column | str]
+    columns: Sequence[str]
     rows: Sequence[Sequence[Cell | Plain]]
     caption: str = ""
     notes: Sequence[str] = ()
+    tips: Mapping[str, str] = field(default_factory=dict)
+    """Tooltips of columns (HTML only)."""
 
     @classmethod
-    def of(
-        cls,
-        frame: pd.DataFrame,
-        caption: str = "",
-        notes: Sequence[str] = (),
-        tips: Mapping[str, str] | None = None,
-    ) -> "Table":
-        """The table of a data frame of cells, texts and numbers; tips: tooltips of columns."""
-        columns = [Column(name, (tips or {}).get(name, "")) for name in frame]
+    def of(cls, frame: pd.DataFrame, *more: Any) -> "Table":
+        """The table of a data frame of cells, texts and numbers. more: caption, notes, tips."""
         # as objects: a column of numbers gives NumPy's own
-        return cls(columns, frame.astype(object).to_numpy().tolist(), caption, notes)
+        return cls([*frame], frame.astype(object).to_numpy().tolist(), *more)
 
     def __post_init__(self) -> None:
-        for row in self.cells:
-            if len(row) != len(self.columns):
-                raise ValueError(
-                    f"Expected {len(self.columns)} cells in every row, one for each column, got "
-                    f"{len(row)} in the row {row[0].text() if row else ''!r}."
-                )
-
-    @cached_property
-    def heads(self) -> list[Column]:
-        return [Column(head) if isinstance(head, str) else head for head in self.columns]
+        expected = len(self.columns)
+        for row in self.rows:
+            if len(row) != expected:
+                raise ValueError(f"Expected {expected} cells in every row, got {len(row)}: {row}.")
 
     @cached_property
     def cells(self) -> list[list[Cell]]:
@@ -149,9 +130,11 @@ class Table:
     @cached_property
     def text_columns(self) -> list[bool]:
         """Whether a column holds text, which is aligned left, and not numbers."""
-        columns = [[row[k].value for row in self.cells] for k in range(len(self.columns))]
-        kept = [{type(value) for value in column if value is not None} for column in columns]
-        return [kinds == {str} for kinds in kept]
+        kinds = [
+            {type(row[k].value) for row in self.cells if row[k].value is not None}
+            for k in range(len(self.columns))
+        ]
+        return [own == {str} for own in kinds]
 
     def markdown(self) -> str:
         rule = "|".join("---" if is_text else "---:" for is_text in self.text_columns)
@@ -173,20 +156,20 @@ class Table:
             text = marks.get(cell.mark, "{}").format(escape(cell.text()))
             return f"[{text}](#{cell.link})" if cell.link and escape is markdown_text else text
 
-        names = [escape(printable(head.name)) for head in self.heads]
+        names = [escape(printable(name)) for name in self.columns]
         return [names, *(list(map(show, row)) for row in self.cells)]
 
     def csv(self) -> str:
         """Numbers in full precision; errors and n, if any, in columns of their own."""
         names, columns = list[str](), list[list[Plain]]()
-        for k, head in enumerate(self.heads):
+        for k, name in enumerate(self.columns):
             for part in ("value", "error", "n"):
                 values = [getattr(row[k], part) for row in self.cells]
                 if part == "value" or any(value is not None for value in values):
-                    names.append(f"{head.name} {part}".removesuffix(" value"))
+                    names.append(f"{name} {part}".removesuffix(" value"))
                     columns.append(values)
-        frame = pd.DataFrame(list(zip(*columns, strict=True)), columns=names, dtype=object)
-        text: str = frame.to_csv(index=False)
+        frame = pd.DataFrame(dict(enumerate(columns)), dtype=object)
+        text: str = frame.to_csv(index=False, header=names)
         return text
 
 

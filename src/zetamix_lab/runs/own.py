@@ -242,10 +242,13 @@ def read_table(path: Path) -> Comparison:
     if not rows:
         raise OwnTrainingError(f"{path} has no rows. Expected {TABLE}.")
     runs = pd.DataFrame([(path.stem, *key, rows[key]) for key in rows], columns=[*KEYS, "value"])
-    return Comparison(
+    comparison = Comparison(
         requested=tuple(runs["method"].unique()),
         seeds=tuple(sorted(runs["seed"].unique().tolist())),
         given=runs,
         samples=samples,
         name=path.stem,
     )
+    if not comparison.recorded:
+        raise OwnTrainingError(f"{path} has no metric that every run has; expected one or more.")
+    return comparison
