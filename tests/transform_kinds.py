@@ -47,6 +47,12 @@ def normalised_only(name):
     return {"keep_variance": False} if name.startswith("zetamix") else {}
 
 
+def size_of(samples, transform):
+    """The size of the images that a transform may paste into, or None."""
+    image = samples.ndim >= 4 and (transform.needs_images or min(samples.shape[-2:]) > 1)
+    return tuple(samples.shape[-2:]) if image else None
+
+
 @contextmanager
 def plain_torch():
     """Mix by `kernels.reference`, as ZETAMIX_KERNELS=reference does."""

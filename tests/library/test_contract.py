@@ -37,10 +37,22 @@ from transform_kinds import (
     normalised_only,
     plain_torch,
     seeded,
+    size_of,
 )
 
 import zetamix
-from zetamix import Mixup, ZetaMix, ZetaMixup, apply_plan, sampling, zeta_mixup
+from zetamix import (
+    MixPlan,
+    Mixup,
+    ZetaMix,
+    ZetaMixup,
+    apply_plan,
+    mixup,
+    mixup_plan,
+    sampling,
+    zeta_mixup,
+    zeta_plan,
+)
 from zetamix.rules import Average, Blend, FromAnchor, OneHot
 
 SIZE = (5, 4)
@@ -136,11 +148,10 @@ def test_outputs_are_those_by_hand(name, case):
     kept, version = samples.detach().clone(), samples._version
     mixed, targets = VARIANTS[name](**options, generator=seeded())(samples, LABELS)
     double = torch.float64 if samples.dtype == torch.float64 else torch.float32
-    twin, size = VARIANTS[name](**options, generator=seeded()), None
-    if samples.ndim >= 4 and (twin.needs_images or samples.shape[-2] > 1):
-        size = tuple(samples.shape[-2:])
-    plan = twin.make_plan(6, size=size, dtype=double)
+    twin = VARIANTS[name](**options, generator=seeded())
+    plan = twin.make_plan(6, size=size_of(samples, twin), dtype=double)
     assert type(mixed) is (tv_tensors.Image if type(samples) is tv_tensors.Image else torch.Tensor)
+    assert type(targets) is torch.Tensor
     plain, given = mixed.as_subclass(torch.Tensor), samples.as_subclass(torch.Tensor)
     assert (plain.dtype, plain.shape) == (samples.dtype, samples.shape)
     assert_close(plain, mixed_by_hand(given, plan))
@@ -290,6 +301,16 @@ def test_the_variance_is_kept_however_the_target_is_declared(declared):
     assert_close(torch.linalg.lstsq(x, y[:, None]).solution[:, 0].float(), slopes)
 
 
+@pytest.mark.parametrize("kind", [tv_tensors.Video, tv_tensors.Mask])
+def test_tv_tensors_keep_their_type(kind):
+    value = kind(torch.randint(3, (4, 2, 5, 5), dtype=torch.uint8))
+    # soft masks are masks: geometric transforms still move them with their image
+    masks = tv_tensors.Mask(torch.randint(3, (4, 5, 5)))
+    for mixed, soft in (ZetaMixup(num_classes=3)(value, masks), zeta_mixup(value, masks, 3)):
+        assert (type(mixed), type(soft), soft.shape) == (kind, tv_tensors.Mask, (4, 3, 5, 5))
+    assert type(apply_plan(value, zeta_plan(4))) is kind
+
+
 # in every form that a batch has, and back in the same
 
 
@@ -325,12 +346,6 @@ def as_arrays(mix, x, y):
     return map(torch.from_numpy, mixed)
 
 
-def of_torchvision(mix, x, y):
-    mixed, targets = mix(tv_tensors.Image(x), y)
-    assert (type(mixed), type(targets)) == (tv_tensors.Image, torch.Tensor)
-    return mixed.as_subclass(torch.Tensor), targets
-
-
 def listed(mix, batch):
     mixed = mix(batch)
     assert type(mixed) is type(batch)
@@ -348,7 +363,6 @@ FORMS = {
     "user's dict": lambda mix, x, y: mix(collections.UserDict(x=x, target=y)).values(),
     "with the rest": with_rest,
     "arrays": as_arrays,
-    "of torchvision": of_torchvision,
     "collated": lambda mix, x, y: mix.collate(list(zip(x, y.tolist(), strict=True))),
     "v2.Compose": lambda mix, x, y: v2.Compose([v2.Identity(), mix])(x, y),
 }
@@ -402,6 +416,16 @@ def test_a_dict_with_every_rule(kind, p):
     assert mixed["file"] == [batch["file"][k] for k in plan.anchors().tolist()]
     assert (type(mixed["pair"]), type(mixed["pair"].image)) == (Pair, tv_tensors.Image)
     assert_close(mixed["pair"].label, mixed_by_hand(hot, plan))
+
+
+def test_apply_plan_keeps_every_kind_of_nest():
+    plan = zeta_plan(6, 1.2)
+    nest = collections.OrderedDict(b=images(3), a=(images(), [images()]))
+    mixed = apply_plan(nest, plan)
+    assert (type(mixed), list(mixed)) == (collections.OrderedDict, ["b", "a"])
+    assert (type(mixed["a"]), type(mixed["a"][1])) == (tuple, list)
+    assert_close(mixed["b"], mixed_by_hand(nest["b"], plan))
+    assert_close(mixed["a"][1][0], mixed_by_hand(images(), plan))
 
 
 def test_rules_for_one_tensor_for_tuples_and_for_dense_integers():
@@ -473,28 +497,14 @@ def test_the_first_entry_a_bad_rule_and_an_error_of_a_custom_rule_are_named():
 
 
 @contextmanager
-def setting(read, write, value):
+def setting(name, value):
     """A setting of torch as a context."""
-    before = read()
-    write(value)
+    before = getattr(torch, f"get_{name}")()
+    getattr(torch, f"set_{name}")(value)
     try:
         yield
     finally:
-        write(before)
-
-
-def default_dtype(dtype):
-    return setting(torch.get_default_dtype, torch.set_default_dtype, dtype)
-
-
-def precision():
-    read, write = torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
-    return setting(read, write, "medium")
-
-
-def deterministic():
-    read, write = torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms
-    return setting(read, write, True)
+        getattr(torch, f"set_{name}")(before)
 
 
 SURROUNDINGS = {
@@ -502,11 +512,11 @@ SURROUNDINGS = {
     "autocast, float16": lambda: torch.autocast("cpu", dtype=torch.float16),
     "no gradients": torch.no_grad,
     "inference": torch.inference_mode,
-    "default double": lambda: default_dtype(torch.float64),
-    "default bfloat16": lambda: default_dtype(torch.bfloat16),
+    "default double": lambda: setting("default_dtype", torch.float64),
+    "default bfloat16": lambda: setting("default_dtype", torch.bfloat16),
     "default device": lambda: torch.device("meta"),
-    "matmul precision": precision,
-    "deterministic": deterministic,
+    "matmul precision": lambda: setting("float32_matmul_precision", "medium"),
+    "deterministic": lambda: setting("deterministic_debug_mode", "error"),
 }
 
 
@@ -866,13 +876,25 @@ def test_one_compiled_graph_serves_all_batch_sizes_and_settings(name):
     assert len(graphs) <= count + 1
 
 
+BY_RULE = ZetaMixup(rules={"x": Blend(), "meta": {"y": OneHot(4)}})
+
+
+def ruled(samples, labels):
+    mixed = BY_RULE({"x": samples, "meta": {"y": labels}})
+    return mixed["x"], mixed["meta"]["y"]
+
+
 @pytest.mark.usefixtures("_fresh_compiler")
-def test_rules_compile_into_one_graph():
-    ruled = ZetaMixup(rules={"x": Blend(), "meta": {"y": OneHot(4)}})
-    samples = torch.rand(4, 3)
-    batch = {"x": samples, "meta": {"y": torch.arange(4)}}
-    mixed = torch.compile(ruled, fullgraph=True, backend="aot_eager")(batch)
-    assert_close(mixed["x"], mixed["meta"]["y"] @ samples)
+@pytest.mark.parametrize(
+    "mix", [ruled, *(pytest.param(function, marks=slow) for function in (zeta_mixup, mixup))]
+)
+def test_rules_and_functions_compile_into_one_graph(mix):
+    options = {} if mix is ruled else {"num_classes": 4}
+    compiled = torch.compile(mix, fullgraph=True, backend="aot_eager", dynamic=False)
+    samples, labels = torch.rand(4, 3), torch.arange(4)
+    (mixed, targets), (_, again) = (compiled(samples, labels, **options) for _ in range(2))
+    assert_close(mixed, targets @ samples)
+    assert not torch.equal(targets, again)
 
 
 @slow
@@ -964,6 +986,18 @@ def test_nothing_waits_for_the_device(fake_cuda, name):
     assert VARIANTS[name](rules=rules)(batch)["z"].device.type == "cuda"
 
 
+def test_functions_and_plans_do_not_wait_either(fake_cuda):
+    samples = torch.empty(32, 3, 8, 8, device=fake_cuda)
+    labels = torch.empty(32, dtype=torch.int64, device=fake_cuda)
+    for mixed, targets in (
+        zeta_mixup(samples, labels, 10, gamma=torch.rand(32, device=fake_cuda)),
+        zeta_mixup(samples, labels, 10, anchor="random", outputs=32, sources=2),
+        mixup(samples, labels, 10, alpha=0.2, per="batch"),
+    ):
+        assert mixed.device.type == targets.device.type == "cuda"
+    assert zeta_plan(32, device=fake_cuda).device.type == "cuda"
+
+
 def test_the_watch_does_see_a_read_and_a_copy(fake_cuda):
     with pytest.raises(Exception, match="_local_scalar_dense"):
         torch.empty(1, device=fake_cuda).item()
@@ -1023,6 +1057,25 @@ def test_gradients_are_those_of_the_plan(name):
     batches = torch.stack([samples, tangents])
     mapped = torch.vmap(lambda x: apply_plan(x, plan))(batches)
     assert_close(mapped, torch.stack([mixed_by_hand(each, plan) for each in batches]))
+
+
+# many sources go through a matrix product, few of many rows are gathered
+@pytest.mark.filterwarnings("ignore:`torch.jit.*is deprecated")
+@pytest.mark.parametrize(("batch", "sources"), [(6, None), (16, 2)])
+def test_gradients_reach_the_weights_to_second_order(batch, sources):
+    plan = zeta_plan(batch, 1.2, sources=sources, dtype=torch.float64)
+    samples = torch.randn(batch, 2, 3, dtype=torch.float64, requires_grad=True)
+    weights = plan.weights.clone().requires_grad_()
+
+    def mix(x, w):
+        return apply_plan(x, MixPlan(plan.indices, w, plan.batch_size))
+
+    assert torch.autograd.gradcheck(mix, (samples, weights))
+    assert torch.autograd.gradgradcheck(mix, (samples, weights))
+    # mixing is linear in the weights
+    plain, given = samples.detach(), (plan.weights.clone(),)
+    derivative = torch.func.jvp(lambda w: mix(plain, w), given, given)[1]
+    assert_close(derivative, mixed_by_hand(samples, plan))
 
 
 @every_kind
@@ -1111,7 +1164,18 @@ def test_the_class_is_the_function():
     ours = ZetaMixup(num_classes=4, generator=seeded(), **options)(samples, LABELS)
     assert_same(zeta_mixup(samples, LABELS, 4, generator=seeded(), **options), ours)
     ours = Mixup(num_classes=4, alpha=0.4, generator=seeded())(samples, LABELS)
-    assert_same(zetamix.mixup(samples, LABELS, 4, alpha=0.4, generator=seeded()), ours)
+    assert_same(mixup(samples, LABELS, 4, alpha=0.4, generator=seeded()), ours)
+    # in NumPy out NumPy, also from memory that may not be written
+    array = np.broadcast_to(samples.numpy(), samples.shape)
+    mixed = mixup(array, LABELS.numpy(), 4, alpha=0.4, generator=seeded())
+    assert [type(part) for part in mixed] == [np.ndarray] * 2
+    assert_same(map(torch.from_numpy, mixed), ours)
+    # the functions alone make as many outputs as one likes
+    for mix, draw in ((zeta_mixup, zeta_plan), (mixup, mixup_plan)):
+        mixed, targets = mix(samples, LABELS, 4, outputs=9, generator=seeded())
+        plan = draw(6, outputs=9, generator=seeded())
+        assert_close(mixed, mixed_by_hand(samples, plan))
+        assert_close(targets, mixed_by_hand(nn.functional.one_hot(LABELS, 4), plan))
     without = ZetaMix(
         num_classes=4, gamma=2.8, sources=None, keep_variance=False, paste=0, generator=seeded()
     )
