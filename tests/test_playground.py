@@ -180,11 +180,16 @@ CONTROLS = """[...document.querySelectorAll("button, input")].map(control => ({
   reached: control.tabIndex >= 0,
 }))"""
 # the widest states: many sources, boxes, a range, all presets
-OVERFLOWS = """FRAGMENTS.map(fragment => {
-  history.replaceState(null, "", fragment);
-  dispatchEvent(new HashChangeEvent("hashchange"));
-  return document.documentElement.scrollWidth - innerWidth;
-})"""
+OVERFLOW = "document.documentElement.scrollWidth - innerWidth"
+
+
+def at_each(fragments, value):
+    """A script that gives the value of an expression at each address."""
+    return """FRAGMENTS.map(fragment => {
+      history.replaceState(null, "", fragment);
+      dispatchEvent(new HashChangeEvent("hashchange"));
+      return VALUE;
+    })""".replace("FRAGMENTS", json.dumps(fragments)).replace("VALUE", value)
 
 
 @needs_browser
@@ -194,7 +199,7 @@ def test_on_a_phone_by_keyboard(page):
         "#gamma=0..6&sources=3&batch_size=4&p=0.5&seed=4294967295",
         "#gamma=0&sources=2&keep_variance=0",
     ]
-    overflows = OVERFLOWS.replace("FRAGMENTS", json.dumps(fragments))
+    overflows = at_each(fragments, OVERFLOW)
     script = f"({{controls: {CONTROLS}, overflows: {overflows}, width: innerWidth}})"
     opened = open_page(page, width=390, script=script).check()
     assert opened.result["width"] == 390
@@ -264,11 +269,7 @@ def test_the_link_holds_the_state(page):
     assert shown["captions"][0] == f"{heaviest} %"
 
 
-CODES = """FRAGMENTS.map(fragment => {
-  history.replaceState(null, "", fragment);
-  dispatchEvent(new HashChangeEvent("hashchange"));
-  return document.getElementById("code").textContent;
-})"""
+CODE = 'document.getElementById("code").textContent'
 
 
 @needs_browser
@@ -285,7 +286,7 @@ def test_the_code_that_is_shown_makes_what_is_shown(page):
         f"&keep_variance={setting['keep_variance']:d}"
         for setting in settings
     ]
-    codes = open_page(page, script=CODES.replace("FRAGMENTS", json.dumps(fragments))).check().result
+    codes = open_page(page, script=at_each(fragments, CODE)).check().result
     assert ["paste=" in code for code in codes] == [True, True, False, True, False]
     block = page_block(PAGE.read_text(encoding="utf-8"))
     images, labels = (part[:12] for part in read_images(block))
