@@ -37,6 +37,15 @@ VARIANTS = KINDS | {
     "switch, sample": _kind(MixupOrCutMix, per="sample"),
 }
 
+# the same numbers, [batch, ...], elsewhere in memory
+STRIDES = {
+    "every second row": lambda x: torch.stack([x, x], 1).flatten(0, 1)[::2],
+    "every second column": lambda x: torch.stack([x, x], -1)[..., 0],
+    "batch last in memory": lambda x: x.movedim(0, -1).contiguous().movedim(-1, 0),
+    "behind an offset": lambda x: torch.cat([x[:1], x])[1:],
+    "one row for all": lambda x: x[:1].expand(x.shape),
+}
+
 
 def seeded(seed=0):
     return torch.Generator().manual_seed(seed)

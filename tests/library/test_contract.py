@@ -21,6 +21,9 @@ import pytest
 import safetensors.torch
 import torch
 from conftest import assert_close
+from fuzz import count
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from timm.utils import ModelEmaV3
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -32,6 +35,7 @@ from torchvision.transforms import v2
 from transform_kinds import (
     CLASSES,
     KINDS,
+    STRIDES,
     VARIANTS,
     mixed_by_hand,
     normalised_only,
@@ -55,6 +59,7 @@ from zetamix import (
 )
 from zetamix.rules import Average, Blend, FromAnchor, OneHot
 
+DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 SIZE = (5, 4)
 LABELS = torch.tensor([3, 0, 2, 2, 1, 3])
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -100,10 +105,6 @@ def bytes_of(x, dtype=torch.uint8):
     return (x * 1000).round().clamp(info.min, info.max).to(dtype)
 
 
-def last(x):
-    return x.movedim(0, -1).contiguous().movedim(-1, 0)
-
-
 LAYOUTS = {
     "float64": lambda x: x,
     "float32": lambda x: x.float(),
@@ -118,12 +119,8 @@ LAYOUTS = {
         x.float()[:, :, None].repeat(1, 1, 2, 1, 1).contiguous(memory_format=torch.channels_last_3d)
     ),
     "flipped": lambda x: x.float().flip(3),
-    "every second row": lambda x: torch.stack([x, x], 1).flatten(0, 1)[::2].float(),
-    "every second column": lambda x: torch.stack([x, x], -1)[..., 0],
-    "batch last in memory": lambda x: last(x.float()),
     "transposed": lambda x: x.float().mT.contiguous().mT,
-    "behind an offset": lambda x: torch.cat([x[:1], x])[1:].float(),
-    "one row for all": lambda x: x[:1].expand(x.shape).float(),
+    **{name: lambda x, view=view: view(x.float()) for name, view in STRIDES.items()},
     "one channel for all": lambda x: x[:, :1].expand(x.shape).float(),
     "negative bit": lambda x: torch.complex(x, -x).conj().imag,
     "needs gradients": lambda x: x.float().requires_grad_(),
@@ -138,35 +135,55 @@ LAYOUTS = {
 }
 
 
-@every_variant
-@table(**LAYOUTS)
-def test_outputs_are_those_by_hand(name, case):
-    samples = case(images())
-    if VARIANTS[name]().needs_images and (samples.ndim < 4 or samples.shape[2] == 1):
-        pytest.skip("boxes are pasted into images alone")
-    options = normalised_only(name) if not samples.is_floating_point() else {}
-    kept, version = samples.detach().clone(), samples._version
-    mixed, targets = VARIANTS[name](**options, generator=seeded())(samples, LABELS)
-    double = torch.float64 if samples.dtype == torch.float64 else torch.float32
-    twin = VARIANTS[name](**options, generator=seeded())
-    plan = twin.make_plan(6, size=size_of(samples, twin), dtype=double)
+def check_mixing(name, samples, labels, *, seed=0, device="cpu", **options):
+    """Mixing by hand by the plan of the seed, and by plain torch, gives the same."""
+    samples, labels = samples.to(device), labels.to(device)
+    options |= {} if samples.is_floating_point() else normalised_only(name)
+
+    def made():
+        return VARIANTS[name](generator=torch.Generator(device).manual_seed(seed), **options)
+
+    kept, version = (samples.detach().clone(), labels.clone()), samples._version
+    mixed, targets = made()(samples, labels)
     assert type(mixed) is (tv_tensors.Image if type(samples) is tv_tensors.Image else torch.Tensor)
     assert type(targets) is torch.Tensor
-    plain, given = mixed.as_subclass(torch.Tensor), samples.as_subclass(torch.Tensor)
-    assert (plain.dtype, plain.shape) == (samples.dtype, samples.shape)
-    assert_close(plain, mixed_by_hand(given, plan))
-    assert_close(targets, mixed_by_hand(nn.functional.one_hot(LABELS, CLASSES), plan))
-    assert targets.dtype == torch.float32
-    assert torch.equal(samples, kept)
+    assert_same((samples, labels), kept)
     assert samples._version == version
+    plain, given = mixed.as_subclass(torch.Tensor), samples.as_subclass(torch.Tensor)
     assert plain.data_ptr() != given.data_ptr() or not plain.numel()
+    dtype = torch.float64 if torch.float64 in (samples.dtype, labels.dtype) else torch.float32
+    size = size_of(samples, made())
+    plan = made().make_plan(len(samples), size=size, device=device, dtype=dtype)
+    assert (plain.dtype, plain.shape) == (samples.dtype, samples.shape)
+    assert_close(plain.cpu(), mixed_by_hand(given, plan))
+    values = labels.double()
+    if not labels.is_floating_point() and (labels.ndim != 2 or labels.shape[1] == 1):
+        indices = labels.squeeze(1) if labels.ndim in (2, 4) and labels.shape[1] == 1 else labels
+        counted = indices.long() != options.get("ignore_index", -1000)
+        values = torch.stack([(indices.long() == k) & counted for k in range(CLASSES)], 1)
+    assert targets.dtype == (torch.float64 if labels.dtype == torch.float64 else torch.float32)
+    assert_close(targets.cpu(), mixed_by_hand(values, replace(plan, keep_variance=False)))
     with plain_torch():
-        slow, _ = VARIANTS[name](**options, generator=seeded())(samples, LABELS)
+        slow, slow_targets = made()(samples, labels)
     assert_close(slow.as_subclass(torch.Tensor), plain)
+    assert_close(slow_targets, targets)
     for layout, ndim in ((torch.channels_last, 4), (torch.channels_last_3d, 5)):
         if given.ndim == ndim and given.is_contiguous(memory_format=layout):
             assert plain.is_contiguous(memory_format=layout)
             assert slow.is_contiguous(memory_format=layout)
+
+
+def is_no_image(name, samples):
+    return VARIANTS[name]().needs_images and size_of(samples, VARIANTS["zetamix"]()) is None
+
+
+@every_variant
+@table(**LAYOUTS)
+def test_outputs_are_those_by_hand(name, case):
+    samples = case(images())
+    if is_no_image(name, samples):
+        pytest.skip("boxes are pasted into images alone")
+    check_mixing(name, samples, LABELS)
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16], ids=str)
@@ -257,23 +274,32 @@ TARGETS = {
 @table(**TARGETS)
 def test_targets_are_those_by_hand(name, case):
     labels, options = case
-    kept = labels.clone()
     # masks of volumes go with volumes
     samples = images(2, 3, *SIZE) if labels.ndim == 4 and labels.shape[1] == 3 else images()
-    _, targets = VARIANTS[name](generator=seeded(), **options)(samples.float(), labels)
-    double = torch.float64 if labels.dtype == torch.float64 else torch.float32
-    plan = VARIANTS[name](generator=seeded()).make_plan(6, size=SIZE, dtype=double)
-    values = labels.double()
-    if not labels.is_floating_point() and (labels.ndim != 2 or labels.shape[1] == 1):
-        indices = labels.squeeze(1) if labels.ndim in (2, 4) and labels.shape[1] == 1 else labels
-        counted = indices.long() != options.get("ignore_index", -1000)
-        values = torch.stack([(indices.long() == k) & counted for k in range(CLASSES)], 1)
-    assert targets.dtype == double
-    assert_close(targets, mixed_by_hand(values, replace(plan, keep_variance=False)))
-    assert torch.equal(labels, kept)
-    with plain_torch():
-        _, slow = VARIANTS[name](generator=seeded(), **options)(samples.float(), labels)
-    assert_close(slow, targets)
+    check_mixing(name, samples.float(), labels, **options)
+
+
+@pytest.mark.fuzz
+@pytest.mark.filterwarnings("ignore:The mean of this batch")
+@given(st.data())
+def test_any_samples_with_any_targets_are_those_by_hand(data):
+    """In batches of any size, with any seed, stream and p."""
+    name = data.draw(st.sampled_from(list(VARIANTS)))
+    samples = LAYOUTS[data.draw(st.sampled_from(list(LAYOUTS)))](images())
+    assume(not is_no_image(name, samples))
+    labels, options = TARGETS[data.draw(st.sampled_from(list(TARGETS)))]
+    batch = data.draw(st.integers(1, 6))
+    check_mixing(
+        name,
+        samples[:batch],
+        labels[:batch],
+        seed=data.draw(st.integers(0, 2**32)),
+        device=data.draw(st.sampled_from(DEVICES)),
+        stream=data.draw(st.none() | st.integers(0, 2**20)),
+        p=data.draw(st.floats(0.01, 1)),
+        **options,
+    )
+    count("API calls", 2)
 
 
 def test_more_classes_than_a_small_dtype_can_count_and_ids_beyond_half_precision():
@@ -740,25 +766,28 @@ COPIES = {
     "deepcopy": copy.deepcopy,
     "pickle": lambda mix: pickle.loads(pickle.dumps(mix)),
     "save": saved_and_loaded,
+    # a generator and the epoch are no options
+    "repr": lambda mix: eval(repr(mix).replace(", enabled=True", ""), vars(zetamix)),
 }
 
 
 @every_variant
 @table(**COPIES)
 def test_copies_carry_everything_and_share_no_switch(name, case):
-    options = {"generator": seeded()} if case is not copy.copy else {}
+    options = {} if case in (copy.copy, COPIES["repr"]) else {"generator": seeded()}
+    epoch = 0 if case is COPIES["repr"] else 3
     mix = VARIANTS[name](p=0.9, stream=2, **options)
-    mix.set_epoch(3, 10)
+    mix.set_epoch(epoch, 10)
     twin = case(mix)
     assert repr(twin) == repr(mix)
-    assert (twin.p, twin.enabled, twin.epoch, twin.mixing) == (0.9, True, 3, True)
+    assert (twin.p, twin.enabled, twin.epoch, twin.mixing) == (0.9, True, epoch, True)
     torch.manual_seed(0)
     expected = mix(images(), LABELS)
     torch.manual_seed(0)
     assert_same(twin(images(), LABELS), expected)
     twin.enabled, twin.p = False, 0.1
     twin.eval().set_epoch(7, 10)
-    assert (mix.p, mix.enabled, mix.epoch, mix.training) == (0.9, True, 3, True)
+    assert (mix.p, mix.enabled, mix.epoch, mix.training) == (0.9, True, epoch, True)
 
 
 @every_kind
@@ -1131,18 +1160,6 @@ def test_classes_that_users_derive_have_attributes_of_their_own():
     expected = ZetaMix(num_classes=4, generator=seeded())(images(), LABELS)
     assert_same(pickle.loads(pickle.dumps(mine.eval()))(images(), LABELS)[:1], [images()])
     assert_same(mine.train()(images(), LABELS), expected)
-
-
-@every_variant
-def test_repr_makes_the_same_transform(name):
-    mix = VARIANTS[name](p=0.9)
-    text = repr(mix).replace(", enabled=True", "")
-    again = eval(text, vars(zetamix))
-    assert repr(again) == repr(mix)
-    torch.manual_seed(0)
-    expected = mix(images(), LABELS)
-    torch.manual_seed(0)
-    assert_same(again(images(), LABELS), expected)
 
 
 @pytest.mark.parametrize("batch", [1, 2, 7])
