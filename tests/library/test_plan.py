@@ -1,8 +1,10 @@
-"""Plans: what is drawn, from which generator, and with which law."""
+"""Plans: what is drawn, from which generator, with which law, and what they make of samples."""
 
 import copy
 import pickle
 import re
+from contextlib import nullcontext
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
@@ -12,7 +14,10 @@ import pytest
 import scipy.stats
 import torch
 from conftest import assert_close
-from transform_kinds import CLASSES, VARIANTS, seeded
+from fuzz import count
+from hypothesis import given
+from hypothesis import strategies as st
+from transform_kinds import CLASSES, STRIDES, VARIANTS, plain_torch, seeded
 
 from zetamix import MixPlan, ZetaMix, apply_plan, mixup_plan, zeta_plan
 from zetamix.rules import OneHot
@@ -20,10 +25,97 @@ from zetamix.rules import OneHot
 # a fixed seed makes the p-values fixed numbers: what fails here fails always
 LEAST_P_VALUE = 1e-3
 DOCS = Path(__file__).parents[2] / "docs"
+FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+LAYOUTS = STRIDES | {
+    "contiguous": lambda x: x.contiguous(),
+    "channels last": lambda x: x.movedim(1, -1).contiguous().movedim(-1, 1) if x.ndim > 1 else x,
+}
+seeds = st.integers(0, 2**32 - 1)
+devices = st.sampled_from(["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"])
 
 
 def same(first, second):
     return torch.equal(first.indices, second.indices) and torch.equal(first.weights, second.weights)
+
+
+# any plan; `make test` tries the same hundred of each, `make fuzz` new ones
+
+
+@st.composite
+def sample_batches(draw, batch):
+    """Samples [batch, ...] of any shape, dtype and strides."""
+    shape = (batch, *draw(st.lists(st.integers(0, 5), max_size=4)))
+    dtype = draw(st.sampled_from([*FLOATS, torch.uint8, torch.int8, torch.int16]))
+    samples = torch.randn(shape, generator=seeded(draw(seeds)), dtype=torch.float64)
+    if not dtype.is_floating_point:
+        limits = torch.iinfo(dtype)
+        samples = (samples * limits.max).round().clamp(limits.min, limits.max)
+    return LAYOUTS[draw(st.sampled_from(sorted(LAYOUTS)))](samples.to(dtype))
+
+
+@st.composite
+def plans(draw, batch):
+    """A plan made by hand: any rows, also twice, and any weights, also negative ones."""
+    shape = draw(st.integers(1, 30)), draw(st.integers(1, 12))
+    generator = seeded(draw(seeds))
+    indices = torch.randint(batch, shape, generator=generator)
+    weights = torch.rand(shape, generator=generator, dtype=torch.float64) + 1e-3
+    weights = weights / weights.sum(1, keepdim=True) * draw(st.sampled_from([1.0, 1.0, 2.0, -1.0]))
+    return MixPlan(indices, weights.to(draw(st.sampled_from(FLOATS[2:]))), batch)
+
+
+@pytest.mark.fuzz
+@given(st.integers(1, 24), devices, st.booleans(), st.data())
+def test_a_plan_is_applied_as_its_matrix_says(batch, device, plain, data):
+    samples = data.draw(sample_batches(batch)).to(device)
+    plan = data.draw(plans(batch)).to(device)
+    matrix = replace(plan, weights=plan.weights.double()).matrix()
+    exact = matrix @ samples.double().reshape(batch, samples[0].numel())
+    if not samples.dtype.is_floating_point:
+        limits = torch.iinfo(samples.dtype)
+        exact = exact.round().clamp(limits.min, limits.max)
+    exact, before = exact.view(plan.outputs, *samples.shape[1:]), samples.clone()
+    with plain_torch() if plain else nullcontext():
+        mixed = apply_plan(samples, plan)
+    assert_close(mixed, exact)
+    assert (mixed.dtype, mixed.device) == (samples.dtype, samples.device)
+    assert torch.equal(samples, before)
+    assert mixed.data_ptr() != samples.data_ptr() or not samples.numel()
+    if device == "cpu" and samples.dtype != torch.bfloat16:
+        # the same numbers in memory that runs backwards, and may not be written
+        array = samples.flip(0).numpy()[::-1]
+        array.flags.writeable = data.draw(st.booleans())
+        assert_close(torch.from_numpy(apply_plan(array, plan)), exact)
+    count("API calls")
+
+
+@pytest.mark.fuzz
+@given(st.integers(1, 300), seeds, st.floats(0, 8), devices, st.data())
+def test_plans_are_orders_of_distinct_rows_by_the_p_series(batch, seed, gamma, device, data):
+    own = data.draw(st.booleans())
+    options = {
+        "sources": data.draw(st.none() | st.integers(2, batch)) if batch > 1 else None,
+        "outputs": data.draw(st.integers(1, 40)),
+        "anchor": "self" if own else "random",
+        "stream": data.draw(st.none() | st.integers(0, 2**20)),
+        "dtype": data.draw(st.sampled_from(FLOATS)),
+    }
+    plan, again = (
+        zeta_plan(batch, gamma, generator=torch.Generator(device).manual_seed(seed), **options)
+        for _ in range(2)
+    )
+    rows = plan.indices.sort(1).values
+    assert (rows[:, 1:] > rows[:, :-1]).all()
+    assert (rows[:, 0] >= 0).all()
+    assert (rows[:, -1] < batch).all()
+    series = by_hand.weights_from_ranks(range(1, plan.sources + 1), gamma)
+    assert plan.weights.dtype == options["dtype"]
+    assert_close(plan.weights[0].cpu(), torch.tensor(series, dtype=torch.float64))
+    assert (plan.weights == plan.weights[0]).all()
+    if own:
+        assert torch.equal(plan.indices[:, 0].cpu(), torch.arange(plan.outputs) % batch)
+    assert same(again, plan)
+    count("API calls", 2)
 
 
 # gamma
