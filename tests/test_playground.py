@@ -152,7 +152,6 @@ CONTROLS = """[...document.querySelectorAll("button, input")].map(control => ({
     || control.textContent.trim(),
   reached: control.tabIndex >= 0,
 }))"""
-# the widest states: many sources, boxes, a range, all presets
 OVERFLOW = "document.documentElement.scrollWidth - innerWidth"
 
 
@@ -167,6 +166,7 @@ def at_each(fragments, value):
 
 @needs_browser
 def test_on_a_phone_by_keyboard(page):
+    # the widest states: many sources, boxes, a range, all presets
     fragments = [
         "#gamma=0..4&sources=all&batch_size=12&paste=1",
         "#gamma=0..6&sources=3&batch_size=4&p=0.5&seed=4294967295",
