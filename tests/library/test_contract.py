@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from conftest import assert_close
+from conftest import assert_close, assert_same
 from fuzz import count
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -41,6 +41,7 @@ from transform_kinds import (
     normalised_only,
     plain_torch,
     seeded,
+    sharper,
     size_of,
 )
 
@@ -91,10 +92,6 @@ def assert_consistent(samples, targets):
 
 def is_unmixed(targets):
     return bool(((targets == 0) | (targets == 1)).all())
-
-
-def assert_same(results, expected):
-    torch.testing.assert_close(list(results), list(expected), rtol=0, atol=0)
 
 
 # samples of any dtype, in any layout
@@ -1172,10 +1169,6 @@ def test_the_class_is_the_function():
 
 
 # γ
-
-
-def sharper(epoch):
-    return 2.0 + 2.0 * epoch
 
 
 @pytest.mark.parametrize("first", [2.8, (2.0, 4.0), sharper], ids=["number", "range", "schedule"])

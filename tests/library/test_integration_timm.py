@@ -6,6 +6,7 @@ import inspect
 import numpy as np
 import pytest
 import torch
+from conftest import assert_same
 from timm import loss as timm_loss
 from timm.data import FastCollateMixup as TimmFastCollateMixup
 from timm.data import Mixup as TimmMixup
@@ -47,11 +48,6 @@ def batch(length=6):
 def tiny_model():
     torch.manual_seed(0)
     return nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, CLASSES))
-
-
-def assert_same(pair, expected):
-    for got, wanted in zip(pair, expected, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=0, atol=0)
 
 
 def test_the_arguments_are_timms_in_their_order_with_their_defaults():

@@ -15,9 +15,10 @@ import pytest
 import pytorch_lightning as older
 import torch
 import torch.nn.functional as F
+from conftest import assert_same
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-from transform_kinds import CLASSES, KINDS, seeded
+from transform_kinds import CLASSES, KINDS, seeded, sharper
 
 import zetamix.integrations
 from zetamix import ZetaMix, ZetaMixup
@@ -63,13 +64,6 @@ def plain_loop(transform, epochs):
     for epoch in range(epochs):
         transform.set_epoch(epoch, epochs)
         yield from (transform(*batch) for batch in batches())
-
-
-def assert_same(seen, expected):
-    seen, expected = list(seen), list(expected)
-    assert len(seen) == len(expected) > 0
-    for batch, other in zip(seen, expected, strict=True):
-        torch.testing.assert_close(tuple(batch), tuple(other), rtol=0, atol=0)
 
 
 # Lightning
@@ -234,10 +228,6 @@ def by_transformers(folder, mix, *, epochs, steps=-1, resumed=False):
 # both
 
 
-def gamma_of(epoch):
-    return 2.0 + epoch
-
-
 # in the order of each trainer's batches
 BY_RULE = {
     by_lightning: (Blend(), OneHot(CLASSES)),
@@ -245,7 +235,7 @@ BY_RULE = {
 }
 both = pytest.mark.parametrize("train", [by_lightning, by_transformers])
 # and one whose γ depends on the epoch; mixing with `zetamix` ends after four epochs of five
-SCHEDULED = KINDS | {"schedule": lambda **given: ZetaMixup(num_classes=4, gamma=gamma_of, **given)}
+SCHEDULED = KINDS | {"schedule": lambda **given: ZetaMixup(num_classes=4, gamma=sharper, **given)}
 
 
 @both

@@ -16,7 +16,7 @@ import torch.distributed
 import torch.multiprocessing
 from conftest import assert_close
 from torch.utils.data import DataLoader
-from transform_kinds import seeded
+from transform_kinds import seeded, sharper
 
 from zetamix import ZetaMix, ZetaMixup, mixup_plan, zeta_plan
 
@@ -26,11 +26,6 @@ pytestmark = pytest.mark.filterwarnings(
 )
 # every sample is its class, and no two samples have one: a target names the sources of its output
 SAMPLES = [(torch.full((2,), float(k)), k) for k in range(16)]
-
-
-def sharper(epoch):
-    """A γ schedule at module level, where a spawned worker can find it."""
-    return 2.0 + 2.0 * epoch
 
 
 def loader_of(transform, context="fork", *, length=8, workers=2, persistent=True):
