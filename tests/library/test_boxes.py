@@ -246,3 +246,7 @@ def test_label_smoothing_is_that_of_the_cross_entropy():
     assert same is samples
     loss = nn.functional.cross_entropy
     assert_close(loss(logits, targets), loss(logits, labels, label_smoothing=0.1))
+    # of multi-hot targets it is that of the binary loss
+    hot = (torch.rand(8, 5) > 0.5).float()
+    _, targets = LabelSmoothing(num_classes=5, amount=0.1)(samples, hot)
+    assert_close(targets, 0.9 * hot + 0.05)
