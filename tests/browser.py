@@ -8,9 +8,9 @@ import re
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
 from html import escape, unescape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +24,15 @@ def needs_browser(test: Any) -> Any:
     return pytest.mark.slow(pytest.mark.skipif(BINARY is None, reason=reason)(test))
 
 
+HEADLESS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    # no request reaches a network
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+]
 # Chromium makes no narrower window
 LEAST_WINDOW = 500
 # runs before the rest of the page, so that it records every failure
@@ -69,27 +78,14 @@ addEventListener("message", event => {
 """
 
 
-@dataclass(frozen=True)
-class Opened:
-    """The content of a page in a browser."""
+class Opened(SimpleNamespace):
+    """The content of a page in a browser.
 
-    title: str
-    headings: list[str]
-    images: list[dict[str, Any]]
-    """alt, width, height (0 where an image did not load) and caption of each."""
-    tables: list[list[list[str]]]
-    """Each table as rows of texts, the head first."""
-    text: str
-    failures: list[str]
-    """Resources that did not load or were blocked."""
-    errors: list[str]
-    """Uncaught errors of scripts."""
-    requests: list[str]
-    """Requests beside the page itself."""
-    overflow: int
-    """Pixels by which the page is wider than the window."""
-    result: Any = None
-    """What the script of `open_page` gave, as JSON holds it."""
+    title, headings, text. images: alt, width, height (0 where it did not load) and caption of each.
+    tables: each as rows of texts, the head first. failures: resources that did not load or were
+    blocked. errors: uncaught errors of scripts. requests: those beside the page itself. overflow:
+    pixels by which the page is wider than the window. result: what the script of `open_page` gave.
+    """
 
     def check(self) -> "Opened":
         """Raise AssertionError where anything is missing or was requested elsewhere."""
@@ -119,7 +115,8 @@ def open_page(page: Path, *, width: int = 1200, fragment: str = "", script: str 
     listen = LISTEN.replace("RESULT", script)
     copy.write_text(text[: head.end()] + listen + text[head.end() :], encoding="utf-8")
     frame = page.with_name(f".frame-{page.name}")
-    content = FRAME.replace("PAGE", escape(_address(copy, fragment))).replace("WIDTH", str(width))
+    address = copy.resolve().as_uri() + (f"#{fragment}" if fragment else "")
+    content = FRAME.replace("PAGE", escape(address)).replace("WIDTH", str(width))
     frame.write_text(content, encoding="utf-8")
     try:
         dom = _run("--dump-dom", page=frame, width=max(width, LEAST_WINDOW))
@@ -131,49 +128,20 @@ def open_page(page: Path, *, width: int = 1200, fragment: str = "", script: str 
     return Opened(**json.loads(unescape(seen.group(1))))
 
 
-def screenshot(
-    page: Path,
-    png: Path,
-    *,
-    width: int = 1200,
-    height: int = 3000,
-    dark: bool = False,
-    fragment: str = "",
-) -> None:
+def screenshot(page: Path, png: Path, *, width: int, height: int, dark: bool) -> None:
     """A picture of a page."""
     # one of an earlier call would hide that none was made
     png.unlink(missing_ok=True)
     scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
-    options = (f"--screenshot={png}", scheme, "--hide-scrollbars")
-    _run(*options, page=page, width=width, height=height, fragment=fragment)
+    _run(f"--screenshot={png}", scheme, "--hide-scrollbars", page=page, width=width, height=height)
     assert png.is_file()
 
 
-def _run(*options: str, page: Path, width: int, height: int = 900, fragment: str = "") -> str:
+def _run(*options: str, page: Path, width: int, height: int = 900) -> str:
     assert BINARY is not None
     with tempfile.TemporaryDirectory() as profile:
-        done = subprocess.run(
-            [
-                BINARY,
-                "--headless",
-                "--no-sandbox",
-                "--disable-gpu",
-                "--disable-dev-shm-usage",
-                "--no-first-run",
-                # no request reaches a network
-                "--host-resolver-rules=MAP * ~NOTFOUND",
-                f"--user-data-dir={profile}",
-                f"--window-size={width},{height}",
-                *options,
-                _address(page, fragment),
-            ],
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        places = f"--user-data-dir={profile}", f"--window-size={width},{height}"
+        command = [BINARY, *HEADLESS, *places, *options, page.resolve().as_uri()]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def _address(page: Path, fragment: str) -> str:
-    return page.resolve().as_uri() + (f"#{fragment}" if fragment else "")

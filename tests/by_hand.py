@@ -7,14 +7,6 @@ Samples are flat lists of numbers. `ranks[i]` is the rank of batch row i, from 1
 import math
 
 
-def ranks_from_order(order, batch):
-    """The rank of every batch row in an output that mixes the rows in `order`."""
-    ranks = [0] * batch
-    for position, row in enumerate(order):
-        ranks[row] = position + 1
-    return ranks
-
-
 def weights_from_ranks(ranks, gamma):
     """Eq. 3: weight i is ranks[i]**-gamma / C, where C is the sum over 1, 2, … sources."""
     sources = sum(1 for rank in ranks if rank > 0)
@@ -37,15 +29,6 @@ def mix_samples(samples, weights):
         parts = [weights[i] * samples[i][feature] for i in range(len(samples))]
         mixed.append(math.fsum(parts))
     return mixed
-
-
-def mix_labels(labels, weights, num_classes, ignored=None):
-    """The soft target of one output: class k gets the weights of the samples labelled k."""
-    target = [0.0] * num_classes
-    for i in range(len(labels)):
-        if labels[i] != ignored:
-            target[labels[i]] += weights[i]
-    return target
 
 
 def keep_variance(mixed, weights, means):

@@ -5,7 +5,9 @@ import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import fuzz
 import hypothesis
@@ -86,6 +88,11 @@ def assert_close(actual: Tensor, expected: Tensor) -> None:
     """Equal up to the tolerance of the dtype of `actual`; dtypes and shapes must agree exactly."""
     rtol, atol = TOLERANCES[actual.dtype]
     torch.testing.assert_close(actual, expected.to(actual.dtype), rtol=rtol, atol=atol)
+
+
+def assert_same(results: Iterable[Any], expected: Iterable[Any]) -> None:
+    """Exactly equal tensors, also in nested lists and tuples."""
+    torch.testing.assert_close(list(results), list(expected), rtol=0, atol=0)
 
 
 @pytest.fixture(autouse=True)

@@ -41,53 +41,46 @@ SETTINGS = [
 ]
 
 
-def page_block(page):
-    """The data that a page holds."""
-    (block,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page)
-    return json.loads(block)
+PAGE_TEXT = PAGE.read_text(encoding="utf-8")
+# the data that the page holds
+(DATA,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', PAGE_TEXT)
+BLOCK = json.loads(DATA)
 
 
-def read_images(block):
+def read_images():
     """Images [n, channels, height, width] in [0, 1], and labels."""
-    pixels = torch.tensor(list(base64.b64decode(block["pixels"])), dtype=torch.uint8)
-    labels = torch.tensor(block["labels"])
-    return pixels.view(len(labels), block["channels"], *block["size"]).float() / 255, labels
+    pixels = torch.tensor(list(base64.b64decode(BLOCK["pixels"])), dtype=torch.uint8)
+    labels = torch.tensor(BLOCK["labels"])
+    return pixels.view(len(labels), BLOCK["channels"], *BLOCK["size"]).float() / 255, labels
 
 
-def library_mixes(block, setting):
+def library_mixes(setting):
     """What the library makes of the same batch: (plan, pixels, targets) by the name of a method."""
-    images, labels = read_images(block)
-    count = setting["batch_size"]
+    images, labels = read_images()
+    count, gamma = setting["batch_size"], setting["gamma"]
     rows = [(setting["images"] * count + k) % len(labels) for k in range(count)]
-    gamma = setting["gamma"]
-    common = {"num_classes": len(block["classes"])}
+    ours = {name: setting[name] for name in ("sources", "keep_variance", "paste", "p")}
+    ours |= {"gamma": tuple(gamma) if isinstance(gamma, list) else gamma, "mean": BLOCK["mean"]}
+    alpha = {"alpha": setting["alpha"]}
     methods = {
-        "zetamix": lambda generator: ZetaMix(
-            gamma=tuple(gamma) if isinstance(gamma, list) else gamma,
-            sources=setting["sources"],
-            keep_variance=setting["keep_variance"],
-            paste=setting["paste"],
-            p=setting["p"],
-            mean=block["mean"],
-            generator=generator,
-            **common,
-        ),
-        "mixup": lambda generator: Mixup(alpha=setting["alpha"], generator=generator, **common),
-        "cutmix": lambda generator: CutMix(
-            alpha=setting["alpha"], per=setting["per"], generator=generator, **common
-        ),
+        "zetamix": (ZetaMix, ours),
+        "mixup": (Mixup, alpha),
+        "cutmix": (CutMix, alpha | {"per": setting["per"]}),
     }
     made = {}
-    for name, make in methods.items():
-        plan, mixed = (
-            run(make(torch.Generator().manual_seed(setting["seed"])))
-            for run in (
-                lambda mix: mix.make_plan(count, size=tuple(block["size"])),
-                lambda mix: mix(images[rows], labels[rows]),
-            )
-        )
-        made[name] = (plan, *mixed)
+    for name, (kind, options) in methods.items():
+        generator = torch.Generator().manual_seed(setting["seed"])
+        mix = kind(num_classes=len(BLOCK["classes"]), generator=generator, **options)
+        plan = mix.make_plan(count, size=tuple(BLOCK["size"]))
+        generator.manual_seed(setting["seed"])
+        made[name] = (plan, *mix(images[rows], labels[rows]))
     return made
+
+
+@pytest.fixture
+def page(tmp_path):
+    """A copy: the browser's listeners are written beside it."""
+    return Path(shutil.copy(PAGE, tmp_path))
 
 
 # of plans that the page shows, as JSON: typed arrays have no form of their own there
@@ -100,41 +93,21 @@ COMPUTE = """SETTINGS.map(setting => {
 })"""
 
 
-def compute_script(settings):
-    return COMPUTE.replace("SETTINGS", json.dumps(settings))
-
-
-def check_numbers(block, settings, results):
-    assert len(results) == len(settings)
-    for setting, result in zip(settings, results, strict=True):
-        for name, (plan, pixels, targets) in library_mixes(block, setting).items():
-            ours, case = result[name], f"{name} of {setting}"
-            assert ours["indices"] == plan.indices.tolist(), case
-            boxes = None if plan.boxes is None else plan.boxes.tolist()
-            assert ours["boxes"] == boxes, case
-            for key, expected in (
-                ("weights", plan.weights),
-                ("pixels", pixels.flatten(1)),
-                ("targets", targets),
-            ):
-                actual = torch.tensor(ours[key])
-                assert actual.shape == expected.shape, case
-                assert (actual - expected).abs().max() <= 1e-5, f"{key}: {case}"
-
-
-@pytest.fixture
-def page(tmp_path):
-    """A copy: the browser's listeners are written beside it."""
-    return Path(shutil.copy(PAGE, tmp_path))
-
-
 @needs_browser
 def test_the_numbers_are_the_librarys(page):
-    block = page_block(PAGE.read_text(encoding="utf-8"))
-    opened = open_page(page, script=compute_script(SETTINGS)).check()
-    check_numbers(block, SETTINGS, opened.result)
-    pasted = [r["zetamix"]["boxes"] for r in opened.result if r["zetamix"]["boxes"]]
-    assert len(pasted) >= 4
+    script = COMPUTE.replace("SETTINGS", json.dumps(SETTINGS))
+    results = open_page(page, script=script).check().result
+    for setting, result in zip(SETTINGS, results, strict=True):
+        for name, (plan, pixels, targets) in library_mixes(setting).items():
+            found, case = result[name], f"{name} of {setting}"
+            assert found["indices"] == plan.indices.tolist(), case
+            assert found["boxes"] == (None if plan.boxes is None else plan.boxes.tolist()), case
+            expected = {"weights": plan.weights, "pixels": pixels.flatten(1), "targets": targets}
+            for key, values in expected.items():
+                actual = torch.tensor(found[key])
+                assert actual.shape == values.shape, case
+                assert (actual - values).abs().max() <= 1e-5, f"{key}: {case}"
+    assert sum(bool(result["zetamix"]["boxes"]) for result in results) >= 4
 
 
 # files as a visitor chooses them: squares of one colour, and one that is no image
@@ -179,22 +152,27 @@ CONTROLS = """[...document.querySelectorAll("button, input")].map(control => ({
     || control.textContent.trim(),
   reached: control.tabIndex >= 0,
 }))"""
-# the widest states: many sources, boxes, a range, all presets
-OVERFLOWS = """FRAGMENTS.map(fragment => {
-  history.replaceState(null, "", fragment);
-  dispatchEvent(new HashChangeEvent("hashchange"));
-  return document.documentElement.scrollWidth - innerWidth;
-})"""
+OVERFLOW = "document.documentElement.scrollWidth - innerWidth"
+
+
+def at_each(fragments, value):
+    """A script that gives the value of an expression at each address."""
+    return """FRAGMENTS.map(fragment => {
+      history.replaceState(null, "", fragment);
+      dispatchEvent(new HashChangeEvent("hashchange"));
+      return VALUE;
+    })""".replace("FRAGMENTS", json.dumps(fragments)).replace("VALUE", value)
 
 
 @needs_browser
 def test_on_a_phone_by_keyboard(page):
+    # the widest states: many sources, boxes, a range, all presets
     fragments = [
         "#gamma=0..4&sources=all&batch_size=12&paste=1",
         "#gamma=0..6&sources=3&batch_size=4&p=0.5&seed=4294967295",
         "#gamma=0&sources=2&keep_variance=0",
     ]
-    overflows = OVERFLOWS.replace("FRAGMENTS", json.dumps(fragments))
+    overflows = at_each(fragments, OVERFLOW)
     script = f"({{controls: {CONTROLS}, overflows: {overflows}, width: innerWidth}})"
     opened = open_page(page, width=390, script=script).check()
     assert opened.result["width"] == 390
@@ -256,19 +234,14 @@ def test_the_link_holds_the_state(page):
     # what is painted is what was computed
     setting = DEFAULT | {"gamma": [0.5, 3.0], "sources": 3, "keep_variance": False, "paste": 0.4}
     setting |= {"p": 0.8, "batch_size": 10, "seed": 77, "images": 1}
-    block = page_block(PAGE.read_text(encoding="utf-8"))
-    plan, pixels, _ = library_mixes(block, setting)["zetamix"]
+    plan, pixels, _ = library_mixes(setting)["zetamix"]
     expected = 255 * pixels[2].flatten()
     assert (torch.tensor(shown["drawn"]) - expected).abs().max() <= 0.51
     heaviest = round(100 * plan.weights[2, 0].item())
     assert shown["captions"][0] == f"{heaviest} %"
 
 
-CODES = """FRAGMENTS.map(fragment => {
-  history.replaceState(null, "", fragment);
-  dispatchEvent(new HashChangeEvent("hashchange"));
-  return document.getElementById("code").textContent;
-})"""
+CODE = 'document.getElementById("code").textContent'
 
 
 @needs_browser
@@ -285,14 +258,13 @@ def test_the_code_that_is_shown_makes_what_is_shown(page):
         f"&keep_variance={setting['keep_variance']:d}"
         for setting in settings
     ]
-    codes = open_page(page, script=CODES.replace("FRAGMENTS", json.dumps(fragments))).check().result
+    codes = open_page(page, script=at_each(fragments, CODE)).check().result
     assert ["paste=" in code for code in codes] == [True, True, False, True, False]
-    block = page_block(PAGE.read_text(encoding="utf-8"))
-    images, labels = (part[:12] for part in read_images(block))
+    images, labels = (part[:12] for part in read_images())
     for code, setting in zip(codes, settings, strict=True):
         names = {"images": images, "labels": labels}
         exec(code, names)
-        _, pixels, targets = library_mixes(block, setting)["zetamix"]
+        _, pixels, targets = library_mixes(setting)["zetamix"]
         assert torch.equal(names["images"], pixels)
         assert torch.equal(names["targets"], targets)
 
@@ -326,21 +298,19 @@ def test_the_sentence_about_gamma_is_true(page):
 
 
 def test_the_policy_allows_the_one_script_of_the_page():
-    page = PAGE.read_text(encoding="utf-8")
-    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    (script,) = re.findall(r"<script>(.*?)</script>", PAGE_TEXT, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    (allowed,) = re.findall(r"default-src 'none'; script-src 'sha256-(.*?)';", page)
+    (allowed,) = re.findall(r"default-src 'none'; script-src 'sha256-(.*?)';", PAGE_TEXT)
     assert allowed == digest, "the script has changed: write its new hash into the policy"
 
 
 def test_the_page_stands_alone():
-    page = PAGE.read_text(encoding="utf-8")
-    assert len(page.replace(page_block(page)["pixels"], "")) < 60_000
-    assert re.findall(r"https?://(?!www\.w3\.org/2000/svg)", page) == []
+    assert len(PAGE_TEXT.replace(BLOCK["pixels"], "")) < 60_000
+    assert re.findall(r"https?://(?!www\.w3\.org/2000/svg)", PAGE_TEXT) == []
 
 
 def test_the_digits_of_the_page_are_those_of_the_dataset():
-    _, labels = read_images(page_block(PAGE.read_text(encoding="utf-8")))
+    _, labels = read_images()
     assert torch.bincount(labels).tolist() == [8] * 10
     # neighbours differ in class: each ten images are one of each
     assert [sorted(ten) for ten in labels.view(-1, 10).tolist()] == [list(range(10))] * 8

@@ -37,6 +37,20 @@ VARIANTS = KINDS | {
     "switch, sample": _kind(MixupOrCutMix, per="sample"),
 }
 
+# the same numbers, [batch, ...], elsewhere in memory
+STRIDES = {
+    "every second row": lambda x: torch.stack([x, x], 1).flatten(0, 1)[::2],
+    "every second column": lambda x: torch.stack([x, x], -1)[..., 0],
+    "batch last in memory": lambda x: x.movedim(0, -1).contiguous().movedim(-1, 0),
+    "behind an offset": lambda x: torch.cat([x[:1], x])[1:],
+    "one row for all": lambda x: x[:1].expand(x.shape),
+}
+
+
+def sharper(epoch):
+    """A γ schedule at module level, where a spawned worker can find it."""
+    return 2.0 + 2.0 * epoch
+
 
 def seeded(seed=0):
     return torch.Generator().manual_seed(seed)
@@ -45,6 +59,12 @@ def seeded(seed=0):
 def normalised_only(name):
     """The options with which a kind mixes samples of any mean, and whole numbers."""
     return {"keep_variance": False} if name.startswith("zetamix") else {}
+
+
+def size_of(samples, transform):
+    """The size of the images that a transform may paste into, or None."""
+    image = samples.ndim >= 4 and (transform.needs_images or min(samples.shape[-2:]) > 1)
+    return tuple(samples.shape[-2:]) if image else None
 
 
 @contextmanager

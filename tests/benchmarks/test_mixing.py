@@ -1,11 +1,11 @@
-"""The benchmark: the check in front of the times, the times themselves, the command, the page."""
+"""The benchmark: the check in front of the times, the times themselves, the command."""
 
 import json
 
 import pytest
 import torch
 
-from benchmarks import mixing, render
+from benchmarks import mixing
 from benchmarks.__main__ import main
 from benchmarks.contenders import CONTENDERS, COPY
 from zetamix.transforms import CutMix
@@ -67,7 +67,3 @@ def test_what_is_refused(words, capsys):
         main(["--device", "cpu", *words])
     assert end.value.code == 2
     assert words[0] in capsys.readouterr().err
-
-
-def test_the_page_shows_the_measurements():
-    assert render.render(render.PAGE.read_text()) == render.PAGE.read_text()

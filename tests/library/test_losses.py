@@ -236,11 +236,3 @@ def test_accuracy_does_not_count_ignored_labels():
     assert dominant_accuracy(logits, labels) == pytest.approx(2 / 3)
     assert dominant_accuracy(logits, labels.clamp_min(0), ignore_index=0) == 1
     assert dominant_accuracy(logits, torch.eye(3).bool()[labels.clamp_min(0)]) == 0.5
-
-
-def test_accuracy_of_mixed_targets_is_that_of_the_anchors():
-    labels = torch.randint(CLASSES, (50,))
-    plan = zeta_plan(50, 2.8)
-    scores = torch.randn(50, CLASSES)
-    share = (scores.argmax(1) == labels).float().mean()
-    assert_close(dominant_accuracy(scores, OneHot(CLASSES).mix(labels, plan)), share)

@@ -1,7 +1,5 @@
 """The names of methods: one parser, one label, one value for each way to mix."""
 
-import warnings
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -137,12 +135,6 @@ def test_a_text_that_is_no_method_is_an_error(text, message):
     with pytest.raises(UnknownMethodError) as caught:
         parse(text)
     assert message in str(caught.value)
-
-
-def test_parsing_does_not_warn():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        parse("zeta:gamma=0..4,sources=4")
 
 
 LISTS = [

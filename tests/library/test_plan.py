@@ -1,56 +1,131 @@
-"""Plans: what is drawn, from which generator, and with which law."""
+"""Plans: what is drawn, from which generator, with which law, and what they make of samples."""
 
 import copy
 import pickle
-from itertools import permutations, product
+import re
+from contextlib import nullcontext
+from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
 
 import by_hand
+import numpy as np
 import pytest
 import scipy.stats
 import torch
 from conftest import assert_close
-from transform_kinds import CLASSES, VARIANTS, seeded
+from fuzz import count
+from hypothesis import given
+from hypothesis import strategies as st
+from transform_kinds import CLASSES, STRIDES, VARIANTS, plain_torch, seeded
 
 from zetamix import MixPlan, ZetaMix, apply_plan, mixup_plan, zeta_plan
 from zetamix.rules import OneHot
 
 # a fixed seed makes the p-values fixed numbers: what fails here fails always
 LEAST_P_VALUE = 1e-3
-
-DRAWS = {
-    "zeta keys": lambda **options: zeta_plan(9, **options),
-    "zeta keys, random anchor": lambda **options: zeta_plan(9, anchor="random", **options),
-    "zeta some sources": lambda **options: zeta_plan(9, sources=4, **options),
-    "zeta digits": lambda **options: zeta_plan(64, sources=3, **options),
-    "zeta gamma range": lambda **options: zeta_plan(9, (2.0, 4.0), **options),
-    "mixup uniform": lambda **options: mixup_plan(9, **options),
-    "mixup beta": lambda **options: mixup_plan(9, 0.4, **options),
-    "mixup per batch": lambda **options: mixup_plan(9, 0.4, per="batch", **options),
+DOCS = Path(__file__).parents[2] / "docs"
+FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+LAYOUTS = STRIDES | {
+    "contiguous": lambda x: x.contiguous(),
+    "channels last": lambda x: x.movedim(1, -1).contiguous().movedim(-1, 1) if x.ndim > 1 else x,
 }
-every_draw = pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS.keys())
+seeds = st.integers(0, 2**32 - 1)
+devices = st.sampled_from(["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"])
 
 
 def same(first, second):
     return torch.equal(first.indices, second.indices) and torch.equal(first.weights, second.weights)
 
 
-# shapes, anchors, gamma
+# any plan; `make test` tries the same hundred of each, `make fuzz` new ones
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
-@pytest.mark.parametrize(("batch", "sources", "outputs"), [(1, 1, 1), (7, 2, 3), (300, 200, 310)])
-def test_shapes_dtypes_and_anchors(batch, sources, outputs, dtype):
-    """What `test_fuzz_api` draws has float32 weights."""
-    options = {"outputs": outputs, "dtype": dtype}
-    options["sources"] = None if batch == 1 else sources
-    plan = zeta_plan(batch, **options)
-    assert (plan.batch_size, plan.outputs, plan.sources) == (batch, outputs, sources)
-    assert (plan.indices.dtype, plan.weights.dtype) == (torch.int64, dtype)
-    own = torch.arange(outputs) % batch
-    assert torch.equal(plan.anchors(), own)
-    assert batch == 1 or not torch.equal(
-        zeta_plan(batch, anchor="random", **options).anchors(), own
+@st.composite
+def sample_batches(draw, batch):
+    """Samples [batch, ...] of any shape, dtype and strides."""
+    shape = (batch, *draw(st.lists(st.integers(0, 5), max_size=4)))
+    dtype = draw(st.sampled_from([*FLOATS, torch.uint8, torch.int8, torch.int16]))
+    samples = torch.randn(shape, generator=seeded(draw(seeds)), dtype=torch.float64)
+    if not dtype.is_floating_point:
+        limits = torch.iinfo(dtype)
+        samples = (samples * limits.max).round().clamp(limits.min, limits.max)
+    return LAYOUTS[draw(st.sampled_from(sorted(LAYOUTS)))](samples.to(dtype))
+
+
+@st.composite
+def plans(draw, batch):
+    """A plan made by hand: any rows, also twice, and any weights, also negative ones."""
+    shape = draw(st.integers(1, 30)), draw(st.integers(1, 12))
+    generator = seeded(draw(seeds))
+    indices = torch.randint(batch, shape, generator=generator)
+    weights = torch.rand(shape, generator=generator, dtype=torch.float64) + 1e-3
+    weights = weights / weights.sum(1, keepdim=True) * draw(st.sampled_from([1.0, 1.0, 2.0, -1.0]))
+    return MixPlan(indices, weights.to(draw(st.sampled_from(FLOATS[2:]))), batch)
+
+
+@pytest.mark.fuzz
+@given(st.integers(1, 24), devices, st.booleans(), st.data())
+def test_a_plan_is_applied_as_its_matrix_says(batch, device, plain, data):
+    samples = data.draw(sample_batches(batch)).to(device)
+    plan = data.draw(plans(batch)).to(device)
+    matrix = replace(plan, weights=plan.weights.double()).matrix()
+    exact = matrix @ samples.double().reshape(batch, samples[0].numel())
+    exact, before = exact.view(plan.outputs, *samples.shape[1:]), samples.clone()
+
+    def check(mixed):
+        if mixed.dtype.is_floating_point:
+            assert_close(mixed, exact)
+            return
+        # integers are rounded to the nearest, and do not wrap round
+        limits = torch.iinfo(mixed.dtype)
+        error = mixed.double() - exact.clamp(limits.min, limits.max)
+        assert (error.abs() <= 0.51).all()
+
+    with plain_torch() if plain else nullcontext():
+        mixed = apply_plan(samples, plan)
+    check(mixed)
+    assert (mixed.dtype, mixed.device) == (samples.dtype, samples.device)
+    assert torch.equal(samples, before)
+    assert mixed.data_ptr() != samples.data_ptr() or not samples.numel()
+    if device == "cpu" and samples.dtype != torch.bfloat16:
+        # the same numbers in memory that runs backwards, and may not be written
+        array = samples.flip(0).numpy()[::-1]
+        array.flags.writeable = data.draw(st.booleans())
+        check(torch.from_numpy(apply_plan(array, plan)))
+    count("API calls")
+
+
+@pytest.mark.fuzz
+@given(st.integers(1, 300), seeds, st.floats(0, 8), devices, st.data())
+def test_plans_are_orders_of_distinct_rows_by_the_p_series(batch, seed, gamma, device, data):
+    own = data.draw(st.booleans())
+    options = {
+        "sources": data.draw(st.none() | st.integers(2, batch)) if batch > 1 else None,
+        "outputs": data.draw(st.integers(1, 40)),
+        "anchor": "self" if own else "random",
+        "stream": data.draw(st.none() | st.integers(0, 2**20)),
+        "dtype": data.draw(st.sampled_from(FLOATS)),
+    }
+    plan, again = (
+        zeta_plan(batch, gamma, generator=torch.Generator(device).manual_seed(seed), **options)
+        for _ in range(2)
     )
+    rows = plan.indices.sort(1).values
+    assert (rows[:, 1:] > rows[:, :-1]).all()
+    assert (rows[:, 0] >= 0).all()
+    assert (rows[:, -1] < batch).all()
+    series = by_hand.weights_from_ranks(range(1, plan.sources + 1), gamma)
+    assert plan.weights.dtype == options["dtype"]
+    assert_close(plan.weights[0].cpu(), torch.tensor(series, dtype=torch.float64))
+    assert (plan.weights == plan.weights[0]).all()
+    if own:
+        assert torch.equal(plan.indices[:, 0].cpu(), torch.arange(plan.outputs) % batch)
+    assert same(again, plan)
+    count("API calls", 2)
+
+
+# gamma
 
 
 @pytest.mark.parametrize("sources", [None, 3])
@@ -76,12 +151,6 @@ def test_gamma_range_is_uniform(generator):
     assert scipy.stats.kstest(gammas.numpy(), "uniform", args=(1, 2)).pvalue > LEAST_P_VALUE
 
 
-def test_batch_of_one_is_left_alone():
-    for plan in (zeta_plan(1), mixup_plan(1)):
-        assert plan.indices.tolist() == [[0]]
-        assert plan.weights.tolist() == [[1.0]]
-
-
 def test_mixup_pairs_by_a_permutation(generator):
     shifts = torch.zeros(10, dtype=torch.int64)
     for _ in range(900):
@@ -105,29 +174,18 @@ def test_mixup_per_batch_draws_one_lam():
 # the order is uniform over all permutations
 
 
+SOME_ORDERS = [(6, 5), (5, 5), (4, 4), (5, 4), (4, 3), (5, 2), (48, 3)]
+
+
 @pytest.mark.parametrize("anchor", ["self", "random"])
-@pytest.mark.parametrize(("batch", "sources"), [(6, 5), (5, 5), (4, 4), (5, 4), (4, 3), (5, 2)])
+@pytest.mark.parametrize(("batch", "sources"), SOME_ORDERS)
 def test_order_is_uniform(batch, sources, anchor, generator):
     """Every order is as frequent as any; with own anchors every row begins its equal share."""
-    plan = zeta_plan(batch, sources=sources, outputs=60_000, anchor=anchor, generator=generator)
-    code = plan.indices @ batch ** torch.arange(sources)
-    found = torch.bincount(code, minlength=batch**sources)
-    orders = torch.tensor(list(permutations(range(batch), sources)))
-    counts = found[orders @ batch ** torch.arange(sources)]
-    assert counts.sum() == 60_000
-    assert scipy.stats.chisquare(counts).pvalue > LEAST_P_VALUE
-
-
-@pytest.mark.parametrize("anchor", ["self", "random"])
-def test_order_of_few_sources_of_a_large_batch_is_uniform(anchor, generator):
-    batch = 48
-    # 48 · 47 · 46 orders, ten draws for each
-    outputs = 10 * batch * (batch - 1) * (batch - 2)
-    plan = zeta_plan(batch, sources=3, outputs=outputs, anchor=anchor, generator=generator)
-    first, second, third = plan.indices.unbind(1)
-    counts = torch.bincount((first * batch + second) * batch + third, minlength=batch**3)
-    i, j, k = torch.tensor(list(product(range(batch), repeat=3))).unbind(1)
-    counts = counts[(i != j) & (j != k) & (i != k)]
+    outputs = 10 * 48 * 47 * 46 if batch == 48 else 60_000
+    plan = zeta_plan(batch, sources=sources, outputs=outputs, anchor=anchor, generator=generator)
+    places = batch ** torch.arange(sources)
+    found = torch.bincount(plan.indices @ places, minlength=batch**sources)
+    counts = found[torch.tensor(list(permutations(range(batch), sources))) @ places]
     assert counts.sum() == outputs
     assert scipy.stats.chisquare(counts).pvalue > LEAST_P_VALUE
 
@@ -188,39 +246,14 @@ def test_lam_of_extreme_alpha_is_a_weight(alpha):
 # generators and streams
 
 
-@every_draw
-def test_a_seed_fixes_the_plan_and_an_own_generator_is_the_only_source(draw):
-    before = torch.get_rng_state()
-    first, second, third = (draw(generator=seeded(seed)) for seed in (3, 3, 4))
-    assert torch.equal(torch.get_rng_state(), before)
-    assert same(first, second)
-    assert not same(first, third)
-    defaults = []
-    for _ in range(2):
-        torch.manual_seed(3)
-        defaults.append(draw())
-    assert same(*defaults)
-    assert not same(draw(), defaults[0])
-
-
-@every_draw
-def test_generator_state_saves_and_resumes(draw, generator):
-    draw(generator=generator)
-    state = generator.get_state()
-    went_on = [draw(generator=generator) for _ in range(3)]
-    resumed = torch.Generator()
-    resumed.set_state(state)
-    assert all(same(plan, draw(generator=resumed)) for plan in went_on)
-
-
-@every_draw
-def test_streams_of_one_generator_differ_and_take_the_same_amount_of_it(draw):
+@pytest.mark.parametrize("name", VARIANTS)
+def test_streams_of_one_generator_differ_and_take_the_same_amount_of_it(name):
     """Ranks begin with the state that one of them saved: another amount would set them apart."""
     plans, states = [], []
     for stream in (0, 1, 2, 5, 1):
-        generator = seeded(3)
-        plans.append(draw(generator=generator, stream=stream))
-        states.append(generator.get_state())
+        mix = VARIANTS[name](p=0.9, generator=seeded(3), stream=stream)
+        plans.append(mix.make_plan(64, size=(8, 8)))
+        states.append(mix.generator.get_state())
     assert all(torch.equal(state, states[0]) for state in states)
     assert same(plans.pop(), plans[1])
     assert not any(same(*pair) for pair in permutations(plans, 2))
@@ -241,9 +274,12 @@ def test_streams_are_not_correlated(alpha):
 
 
 @pytest.mark.gpu
-@every_draw
-def test_plan_on_cuda_replays_from_its_seed(draw):
-    first, second = (draw(generator=torch.Generator("cuda").manual_seed(3)) for _ in range(2))
+@pytest.mark.parametrize("name", VARIANTS)
+def test_plan_on_cuda_replays_from_its_seed(name):
+    generators = [torch.Generator("cuda").manual_seed(3) for _ in range(2)]
+    first, second = (
+        VARIANTS[name](generator=generator).make_plan(9, device="cuda") for generator in generators
+    )
     assert first.device.type == "cuda"
     assert same(first, second)
 
@@ -295,19 +331,33 @@ def test_a_plan_is_shown_in_a_line():
     )
 
 
-def test_a_plan_as_numpy_arrays_is_a_copy():
+def recipe(name):
+    """The function of this name that applies a plan to arrays, as the documentation has it."""
+    page = (DOCS / "how-to" / "numpy-and-jax.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    namespace = {}
+    exec(next(block for block in blocks if f"def {name}(" in block), namespace)
+    return namespace[name]
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_plan_as_numpy_arrays_is_applied_by_the_recipes(name):
+    images = torch.randn(6, 3, 8, 5, generator=seeded(1))
+    plan = VARIANTS[name](generator=seeded()).make_plan(6, size=(8, 5))
+    mixed = recipe("blend" if plan.boxes is None else "paste")(images.numpy(), plan)
+    assert (type(mixed), mixed.dtype) == (np.ndarray, np.float32)
+    assert_close(torch.from_numpy(mixed), apply_plan(images, plan))
+    targets = recipe("average")(np.eye(6, dtype=np.float32), plan)
+    assert_close(torch.from_numpy(targets), plan.matrix())
+
+
+def test_numpy_arrays_of_a_plan_are_copies():
     plan = zeta_plan(6, sources=3)
-    indices, weights, boxes, scale = plan.numpy()
-    assert (indices == plan.indices.numpy()).all()
-    assert (weights == plan.weights.numpy()).all()
+    _, weights, boxes, scale = plan.numpy()
     assert (boxes, scale) == (None, None)
     # the weights of a fixed γ are one row, expanded: a write must reach neither them nor the plan
     weights[0, 0] = 7
     assert (weights[1:, 0] != 7).all()
     assert (plan.weights != 7).all()
-    plan = ZetaMix(num_classes=2).make_plan(16, size=(8, 8), dtype=torch.bfloat16)
-    arrays = plan.numpy()
-    assert (arrays.boxes == plan.boxes.numpy()).all()
+    arrays = ZetaMix(num_classes=2).make_plan(16, size=(8, 8), dtype=torch.bfloat16).numpy()
     assert arrays.weights.dtype == arrays.scale.dtype == "float32"
-    assert (arrays.scale == plan.scale.float().numpy()).all()
-    assert (arrays.scale[plan.pasted.numpy()] == 1).all()

@@ -3,7 +3,10 @@
 import mpmath
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
+from zetamix import zeta_plan
 from zetamix.gamma import (
     GAMMA_MIN,
     describe_gamma,
@@ -66,11 +69,25 @@ def test_describe_reads_as_a_sentence():
     assert "no sample dominates the others together" in str(describe_gamma(1.0, 128))
 
 
+@given(st.integers(3, 60), st.floats(1e-6, 1))
+def test_theorem_1_one_sample_dominates_above_the_threshold_and_none_below(sources, step):
+    threshold = dominance_threshold(sources)
+    for gamma, dominates in ((threshold + step, True), (max(threshold - step, 0.0), False)):
+        plan = zeta_plan(sources, gamma, dtype=torch.float64)
+        assert (plan.dominates() == dominates).all()
+        assert describe_gamma(gamma, sources).dominates == dominates
+    assert zeta_plan(sources, GAMMA_MIN).dominates().all()
+
+
 @pytest.mark.parametrize("lam", LAMS)
 def test_theorem_2_conversions_against_mpmath(lam):
     with mpmath.workdps(40):
         exact = mpmath.log(mpmath.mpf(lam) / (1 - mpmath.mpf(lam)), 2)
         assert gamma_from_lam(lam) == pytest.approx(float(exact), rel=1e-12, abs=1e-15)
+        if lam >= 0.5:
+            # mixup is ζ-mixup of two sources
+            weights = zeta_plan(2, gamma_from_lam(lam), dtype=torch.float64).weights[0]
+            assert weights.tolist() == pytest.approx([lam, 1 - lam], rel=1e-6)
         back = 1 / (1 + mpmath.mpf(2) ** -mpmath.mpf(gamma_from_lam(lam)))
         assert lam_from_gamma(gamma_from_lam(lam)) == pytest.approx(float(back), rel=1e-15)
 
