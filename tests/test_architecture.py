@@ -104,8 +104,8 @@ def test_no_public_name_shadows_a_submodule(name):
 
 
 BATCHES = {
-    "pair": (lambda mix, images, labels: mix(images, labels), 78, 8),
-    "dict": (lambda mix, images, labels: mix({"image": images, "label": labels}), 97, 9),
+    "pair": (lambda mix, images, labels: mix(images, labels), 40, 7),
+    "dict": (lambda mix, images, labels: mix({"image": images, "label": labels}), 54, 8),
 }
 
 

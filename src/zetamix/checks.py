@@ -42,27 +42,27 @@ def holds_for_all_sizes(condition: bool) -> bool:
     return statically_known_true(condition)
 
 
-def has_memory(tensor: Tensor) -> bool:
-    """Whether it is a plain tensor whose memory can be read.
+def has_memory(*tensors: Tensor) -> bool:
+    """Whether they are plain tensors whose memory can be read.
 
     False for the tensors of torch.func, FakeTensorMode and other subclasses, and on meta.
     """
-    if type(tensor) not in (Tensor, torch.nn.Parameter) or tensor.is_meta:
-        return False
     try:
-        tensor.data_ptr()
+        for tensor in tensors:
+            if type(tensor) not in (Tensor, torch.nn.Parameter) or tensor.is_meta:
+                return False
+            tensor.data_ptr()
     except RuntimeError:
         # wrapped by torch.func
         return False
     return True
 
 
-def is_batched(tensor: Tensor) -> bool:
-    """Whether torch.vmap maps over it, so that its values differ from row to row."""
-    functorch = getattr(torch._C, "_functorch", None)
-    probe = getattr(functorch, "is_batchedtensor", None)
-    # not public: without it, vmap raises its own error
-    return probe is not None and bool(probe(tensor))
+# whether torch.vmap maps over a tensor, so that its values differ from row to row; not public:
+# without it, vmap raises its own error
+is_batched: Callable[[Tensor], bool] = getattr(
+    getattr(torch._C, "_functorch", None), "is_batchedtensor", lambda tensor: False
+)
 
 
 def add_note(error: BaseException, note: str) -> None:

@@ -92,7 +92,7 @@ class HiddenMix:
         """
         check_tensor("labels", labels)
         transform, batch, device = self.transform, labels.shape[0], labels.device
-        rule = infer_rule(labels, transform.num_classes, transform.ignore_index)
+        rule = infer_rule(labels, transform._one_hot)
         dtype = plan_dtype([labels, next(self.model.parameters(), labels)])
         if not self.model.training:
             plan = identity_plan(batch, device=device, dtype=dtype)

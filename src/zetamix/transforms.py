@@ -44,7 +44,7 @@ from zetamix.rules import (
     plan_dtype,
     refuse_range,
 )
-from zetamix.sampling import Draw, process_rank, process_stream
+from zetamix.sampling import Draw, process_stream
 
 NOT_SET = -1.0
 # the mean of a smaller batch is too noisy to judge
@@ -56,7 +56,6 @@ CHANGING = ("enabled", "p", "gamma", "training")
 
 _is_unit = partial(checks.check_number, low=0, high=1)
 CHECKS: dict[str, Callable[[str, Any], None]] = {
-    "num_classes": partial(checks.check_count, least=1),
     "ignore_index": checks.check_integer,
     "generator": lambda _, value: checks.check_generator(value),
     "stream": partial(checks.check_count, least=0),
@@ -69,7 +68,7 @@ CHECKS: dict[str, Callable[[str, Any], None]] = {
     **dict.fromkeys(("p", "paste", "switch_prob"), _is_unit),
     **dict.fromkeys(("alpha", "mixup_alpha", "cutmix_alpha"), checks.check_alpha),
 }
-MAY_BE_NONE = ("num_classes", "ignore_index", "generator", "stream", "sources")
+MAY_BE_NONE = ("ignore_index", "generator", "stream", "sources")
 
 
 class Controls(NamedTuple):
@@ -84,12 +83,6 @@ class Controls(NamedTuple):
     gamma_low: float = NOT_SET
     """γ of this epoch, where it is not that of the rule: one number, or a range up to the next."""
     gamma_high: float = NOT_SET
-
-
-def _mixes(controls: Controls) -> bool:
-    """Whether anything is mixed now."""
-    on = controls.enabled and controls.training and controls.before_until
-    return bool(on and controls.p > 0)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -138,6 +131,8 @@ class BatchMix(nn.Module):
             if hasattr(self, name) and (value is not None or name not in MAY_BE_NONE):
                 check(name, value)
         self._blend = Blend(mean)
+        classes = self.num_classes
+        self._one_hot = None if classes is None else OneHot(classes, self.ignore_index)
         self._home_rank = 0
         self._own = Controls(p=float(self.p))
         self._schedule: GammaSchedule | None = None
@@ -230,7 +225,7 @@ class BatchMix(nn.Module):
     @property
     def mixing(self) -> bool:
         """Whether batches are mixed now: enabled, in train mode, before `until`, and p above 0."""
-        return _mixes(self._read_controls())
+        return self._rule_now() is not None
 
     def set_epoch(self, epoch: int, epochs: int | None = None) -> None:
         """Set the epoch, from 0; of `epochs`, the first `mixed_epochs(epochs)` are mixed.
@@ -289,55 +284,56 @@ class BatchMix(nn.Module):
 
         Entries behind the labels are returned as they are. Other batches need `rules`.
         """
-        controls = self._read_controls()
-        given = samples if labels is ... else (samples, labels, *rest)
         if self.rules is None and type(samples) is Tensor is type(labels) and not rest:
-            return self._mix_pair(samples, labels, controls)
+            return self._mix_pair(samples, labels)
+        given = samples if labels is ... else (samples, labels, *rest)
         if self.rules is None and isinstance(given, Tensor):
             given = (given,)
         batch = batches.as_tensors(given, coordinates=self.rules is not None)
-        mixed = self._mix_batch(batch, controls)
+        by_rules = self.rules is not None
+        mixed = self._mix_by_rules(batch, self.rules) if by_rules else self._mix_batch(batch)
         return mixed if batch is given else batches.in_kind_of(given, mixed)
 
-    def _mix_pair(
-        self, samples: Tensor, labels: Tensor, controls: Controls
-    ) -> tuple[Tensor, Tensor]:
-        target = infer_rule(labels, self.num_classes, self.ignore_index)
+    def _mix_pair(self, samples: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        target = infer_rule(labels, self._one_hot)
         check_pair(samples, labels)
         batch, device = samples.shape[0], samples.device
-        if not _mixes(controls):
+        rule = self._rule_now()
+        if rule is None:
             alone = identity_plan(batch, device=device, dtype=plan_dtype((samples, labels)))
             return samples, target.mix(labels, alone)
         size = self._size_of([(samples, self._blend)])
-        rule, draw = self._rule_now(controls, batch, device), self._draw(device)
+        draw = self._draw(rule, batch, device)
         return mix_pair(samples, labels, self._blend, target, rule, draw, size=size)
 
-    def _mix_batch(self, batch: Any, controls: Controls) -> Any:
-        """Mix a batch of tensors by the rules, or by those that its entries suggest."""
-        if self.rules is not None:
-            return self._mix_by_rules(batch, self.rules, controls)
-        classes = self.num_classes, self.ignore_index
-        names = batches.find_pair(batch, self._blend, *classes, type(self).__name__)
+    def _mix_batch(self, batch: Any) -> Any:
+        """Mix a batch of tensors by the rules that its entries suggest."""
+        names = batches.find_pair(batch, self._blend, self._one_hot, type(self).__name__)
         if len(batch) > 2 and self._rule.anchor == "random":
             raise ValueError(
                 'With anchor="random" an output begins with another sample than its own, '
                 "so entries behind the labels need a rule: pass rules=."
             )
-        samples, labels = (batch[name] for name in names)
+        samples, labels = batch[names[0]], batch[names[1]]
         if type(samples) is Tensor:
-            mixed = self._mix_pair(samples, labels, controls)
+            mixed = self._mix_pair(samples, labels)
         else:
-            rules = self._blend, infer_rule(labels, *classes)
+            rules = self._blend, infer_rule(labels, self._one_hot)
             check_pair(samples, labels)
-            mixed = self._mix_by_rules((samples, labels), rules, controls)
+            mixed = self._mix_by_rules((samples, labels), rules)
         return batches.with_pair(batch, mixed, names)
 
-    def _mix_by_rules(self, batch: Any, rules: Rules, controls: Controls) -> Any:
+    def _mix_by_rules(self, batch: Any, rules: Any) -> Any:
         first = batches.check_first_tensor(batch)
-        mixes = _mixes(controls)
-        size = self._size_of(batches.blended_leaves(batch, rules)) if mixes else None
-        plan = self._plan(controls, first.shape[0], size, first.device, plan_dtype(batch))
-        return batches.mix_tree(batch, rules, plan, mixes=mixes)
+        size, device, dtype = first.shape[0], first.device, plan_dtype(batch)
+        rule = self._rule_now()
+        if rule is None:
+            plan = identity_plan(size, device=device, dtype=dtype)
+        else:
+            image = self._size_of(batches.blended_leaves(batch, rules))
+            draw = self._draw(rule, size, device)
+            plan = draw_plan(rule, size, draw, size=image, dtype=dtype)
+        return batches.mix_tree(batch, rules, plan, mixes=rule is not None)
 
     def collate(self, samples: list[Any]) -> Any:
         """Collate and mix: pass `transform.collate` to a DataLoader as its `collate_fn`."""
@@ -359,37 +355,35 @@ class BatchMix(nn.Module):
         checks.check_weights_dtype(dtype)
         if size is not None or self.needs_images:
             size = check_size(size)
-        return self._plan(self._read_controls(), batch_size, size, device, dtype)
-
-    def _plan(
-        self,
-        controls: Controls,
-        batch_size: int,
-        size: Size | None,
-        device: torch.device | str,
-        dtype: torch.dtype,
-    ) -> MixPlan:
-        if not _mixes(controls):
+        rule = self._rule_now()
+        if rule is None:
             return identity_plan(batch_size, device=device, dtype=dtype)
-        draw = self._draw(device)
-        rule = self._rule_now(controls, batch_size, draw.device)
-        return draw_plan(rule, batch_size, draw, size=size, dtype=dtype)
+        return draw_plan(
+            rule, batch_size, self._draw(rule, batch_size, device), size=size, dtype=dtype
+        )
 
-    def _draw(self, device: torch.device | str) -> Draw:
+    def _draw(self, rule: PlanRule, batch_size: int, device: torch.device | str) -> Draw:
+        """The random numbers of one call."""
         generator = self.generator
-        return Draw(generator, process_stream(generator, self._home_rank, self.stream), device)
+        draw = Draw(generator, process_stream(generator, self._home_rank, self.stream), device)
+        if isinstance(rule.gamma, Tensor):
+            checks.check_gamma(rule.gamma, batch_size, draw.device)
+        return draw
 
-    def _rule_now(self, controls: Controls, batch_size: int, device: torch.device) -> PlanRule:
-        """The rule of the transform with the controls of this call."""
+    def _rule_now(self) -> PlanRule | None:
+        """What is drawn now; None if nothing is mixed. A call reads the controls here, once."""
+        controls = self._own if self._block is None else self._read_controls()
+        on = controls.enabled and controls.training and controls.before_until
+        if not (on and controls.p > 0):
+            return None
         rule, gamma = self._rule, self._rule.gamma
         if controls.gamma_low != NOT_SET:
             low, high = controls.gamma_low, controls.gamma_high
             gamma = low if high == NOT_SET else (low, high)
         elif self._schedule is not None:
             gamma = self._schedule(int(controls.epoch))
-        if isinstance(gamma, Tensor):
-            checks.check_gamma(gamma, batch_size, device)
-        elif not isinstance(rule.gamma, Tensor) and (gamma, controls.p) == (rule.gamma, rule.p):
+        tensors = isinstance(gamma, Tensor) or isinstance(rule.gamma, Tensor)
+        if not tensors and (gamma, controls.p) == (rule.gamma, rule.p):
             return rule
         return replace(rule, gamma=gamma, p=controls.p)
 
@@ -399,16 +393,18 @@ class BatchMix(nn.Module):
             self._look(leaves)
         if self._rule.paste == 0:
             return None
-        shapes = [leaf.shape for leaf, _ in leaves]
-        can_paste = (lambda shape: len(shape) >= 4) if self.needs_images else is_image
-        images = [shape for shape in shapes if can_paste(shape)]
-        sizes = {(shape[-2], shape[-1]) for shape in images}
+        sizes = set()
+        for leaf, _ in leaves:
+            if is_image(leaf.shape) or (self.needs_images and leaf.ndim >= 4):
+                sizes.add((leaf.shape[-2], leaf.shape[-1]))
         if len(sizes) == 1:
             return sizes.pop()
         if not self.needs_images:
             # one box cannot cover the same part of images of different sizes
             return None
-        listed = ", ".join(str(list(shape)) for shape in images or shapes) or "none"
+        images = [leaf.shape for leaf, _ in leaves if leaf.ndim >= 4]
+        shapes = images or [leaf.shape for leaf, _ in leaves]
+        listed = ", ".join(str(list(shape)) for shape in shapes) or "none"
         name, advice = type(self).__name__, "Use ZetaMix, ZetaMixup or Mixup for other data."
         if images:
             raise ValueError(
@@ -493,7 +489,7 @@ class BatchMix(nn.Module):
     def __getstate__(self) -> dict[str, Any]:
         # a spawned loader worker can neither receive a generator (pytorch/pytorch#146828) nor know
         # its parent's rank
-        state = {**self.__dict__, "_home_rank": process_rank(self._home_rank)}
+        state = {**self.__dict__, "_home_rank": process_stream(None, self._home_rank)}
         if self.generator is not None:
             numbers = bytes(self.generator.get_state().tolist())
             state["generator"] = (str(self.generator.device), numbers)
@@ -715,7 +711,7 @@ class Mixup(BatchMix):
     per: LamChoice = "sample"
 
     def _make_rule(self) -> PlanRule:
-        return PlanRule(alpha=self.alpha, partner="rotated", per=self.per, p=self.p)
+        return PlanRule(alpha=self.alpha, per=self.per, p=self.p)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -743,7 +739,7 @@ class CutMix(BatchMix):
     needs_images = True
 
     def _make_rule(self) -> PlanRule:
-        return PlanRule(partner="rotated", per=self.per, p=self.p, paste=1.0, box_alpha=self.alpha)
+        return PlanRule(per=self.per, p=self.p, paste=1.0, box_alpha=self.alpha)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -770,7 +766,6 @@ class MixupOrCutMix(BatchMix):
     def _make_rule(self) -> PlanRule:
         return PlanRule(
             alpha=self.mixup_alpha,
-            partner="rotated",
             per=self.per,
             p=self.p,
             paste=self.switch_prob,

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from zetamix.boxes import Size
 from zetamix.kernels.triton_kernel import matrix_kernel, mix_kernel, product_kernel
-from zetamix.plan import PlanRule
+from zetamix.plan import PlanRule, sources_of
 from zetamix.sampling import MOST_FEW, Draw, order_width
 
 # with one mean per channel, images of at most this many channels are mixed by the kernel
@@ -125,7 +125,7 @@ def mix_few(
     rule: PlanRule,
     keeps: bool,
     size: Size | None,
-    mean: float | Sequence[float] | None,
+    means: Sequence[float] | None,
     draw: Draw,
 ) -> tuple[Tensor, Tensor] | None:
     """Samples and targets of a plan of up to four sources, in one launch.
@@ -135,13 +135,14 @@ def mix_few(
 
     keeps: whether the variance of these samples is kept.
     """
-    means = _means(mean, samples.dtype) if keeps else None
+    largest = 255.0 if samples.dtype == torch.uint8 else 1.0
+    scaled = tuple(largest * mean for mean in means or ()) if keeps else None
     pastes = size is not None and rule.paste > 0
-    key = rule.gamma is None, rule.partner, rule.per, rule.box_alpha is None, pastes, means
+    key = rule.gamma is None, rule.per, rule.box_alpha is None, pastes, scaled
     key += (samples.stride(), *_facts(samples, labels, classes, ignore_index is None, rule))
     prepared = _kept.get(key)
     if prepared is None:
-        prepared = _keep(key, _prepare_few(samples, classes, rule, pastes, means))
+        prepared = _keep(key, _prepare_few(samples, classes, rule, pastes, scaled))
     launch, *sizes = prepared
     if launch.cannot_start():
         return None
@@ -152,19 +153,6 @@ def mix_few(
         *(float(rule.box_alpha or 1), float(rule.paste), classes, ignore_index, *sizes),
     )
     return out, targets
-
-
-def sources_of(rule: PlanRule, batch: int) -> int:
-    wanted = 2 if rule.gamma is None else rule.sources or batch
-    return min(wanted, batch)
-
-
-def _means(mean: float | Sequence[float] | None, dtype: torch.dtype) -> tuple[float, ...]:
-    """The means of the channels in the unit of the samples."""
-    if mean is None:
-        return ()
-    largest = 255.0 if dtype == torch.uint8 else 1.0
-    return tuple(largest * number for number in (mean if isinstance(mean, Sequence) else (mean,)))
 
 
 def _prepare_few(
@@ -191,7 +179,7 @@ def _prepare_few(
         batch * triton.cdiv(features, block),
         warps,
         SOURCES=sources_of(rule, batch),
-        ROWS="rotated" if rule.partner == "rotated" else rule.anchor,
+        ROWS="rotated" if rule.gamma is None else rule.anchor,
         LAW="zeta" if rule.gamma is not None else rule.per,
         BOXES=("inside" if inside else "around") if pastes else "none",
         KEEP=means is not None,
@@ -215,35 +203,36 @@ def tiling(features: int, dtype: torch.dtype) -> tuple[int, int]:
 
 
 def mix_many(
-    rows: Tensor,
+    samples: Tensor,
     labels: Tensor,
     classes: int,
     ignore_index: int | None,
     rule: PlanRule,
     draw: Draw,
 ) -> tuple[Tensor, Tensor] | None:
-    """As `mix_few` for more sources, blended, and rows [batch, features]: plan, then product."""
-    key = _facts(rows, labels, classes, ignore_index is None, rule)
+    """As `mix_few` for more sources, blended: plan, then product."""
+    key = _facts(samples, labels, classes, ignore_index is None, rule)
     prepared = _kept.get(key)
     if prepared is None:
-        prepared = _keep(key, _prepare_many(rows, classes, rule))
+        prepared = _keep(key, _prepare_many(samples, classes, rule))
     plan, product, sources, new_matrix = prepared
-    halves = rows.dtype in (torch.float16, torch.bfloat16)
-    by_torch = halves or (rows.dtype == torch.float32 and _allows_tf32())
+    halves = samples.dtype in (torch.float16, torch.bfloat16)
+    by_torch = halves or (samples.dtype == torch.float32 and _allows_tf32())
     if plan.cannot_start() or (product.cannot_start() and not by_torch):
         return None
-    batch, features = rows.shape
-    kind = rows.dtype if halves else torch.float32
-    matrix = new_matrix(batch, batch, dtype=kind, device=rows.device)
-    targets = torch.empty(batch, classes, dtype=torch.float32, device=rows.device)
+    batch, features = samples.shape[0], samples.shape[1:].numel()
+    kind = samples.dtype if halves else torch.float32
+    matrix = new_matrix(batch, batch, dtype=kind, device=samples.device)
+    targets = torch.empty(batch, classes, dtype=torch.float32, device=samples.device)
     numbers = _numbers(rule, draw)
     plan(matrix, labels, targets, *numbers, classes, ignore_index, batch, sources)
-    out = torch.empty_like(rows)
+    out = torch.empty_like(samples)
     if by_torch:
         # written into a given tensor, autocast leaves the product as it is
-        torch.mm(matrix, rows, out=out)
+        flat = (batch, features), (features, 1)
+        torch.mm(matrix, samples.as_strided(*flat), out=out.as_strided(*flat))
     else:
-        product(matrix, rows, out, batch, features)
+        product(matrix, samples, out, batch, features)
     return out, targets
 
 
@@ -254,9 +243,9 @@ def _allows_tf32() -> bool:
     return bool(matmul.allow_tf32) if precision is None else precision == "tf32"
 
 
-def _prepare_many(rows: Tensor, classes: int, rule: PlanRule) -> tuple[Any, ...]:
+def _prepare_many(samples: Tensor, classes: int, rule: PlanRule) -> tuple[Any, ...]:
     """The launches of plan and product, the number of sources, and what makes the matrix."""
-    batch, features = rows.shape
+    batch, features = samples.shape[0], samples.shape[1:].numel()
     sources = sources_of(rule, batch)
     width = order_width(batch, sources)
     plan = Launch(
