@@ -100,7 +100,7 @@ class MixPlan:
     def __post_init__(self) -> None:
         indices = checks.check_tensor("indices", self.indices)
         weights = checks.check_tensor("weights", self.weights)
-        checks.check_batch_size(self.batch_size)
+        checks.check_sizes(self.batch_size)
         if indices.ndim != 2 or indices.shape != weights.shape or indices.shape[1] == 0:
             raise ValueError(
                 "indices and weights must both be [outputs, sources], got "
@@ -371,7 +371,7 @@ def zeta_rule(
     device: torch.device,
 ) -> PlanRule:
     """The rule of a ζ-mixup plan; raises if an argument is invalid."""
-    check_sizes(batch, sources, outputs)
+    checks.check_sizes(batch, sources, outputs)
     checks.check_gamma(gamma, outputs or batch, device)
     checks.check_choice("anchor", anchor, ANCHORS)
     # a range may be a list
@@ -409,7 +409,7 @@ def mixup_plan(
 
 def mixup_rule(batch: int, alpha: float, outputs: int | None, per: LamChoice) -> PlanRule:
     """The rule of a mixup plan; raises if an argument is invalid."""
-    check_sizes(batch, None, outputs)
+    checks.check_sizes(batch, None, outputs)
     checks.check_alpha("alpha", alpha)
     checks.check_choice("per", per, LAMS)
     return PlanRule(alpha=alpha, per=per)
@@ -419,19 +419,6 @@ def identity_plan(
     batch_size: int, *, device: torch.device | str | int = "cpu", dtype: torch.dtype = torch.float32
 ) -> MixPlan:
     """The plan that mixes nothing: output k is sample k."""
-    checks.check_batch_size(batch_size)
+    checks.check_sizes(batch_size)
     rows = torch.arange(batch_size, device=device)[:, None]
     return _trusted_plan(rows, torch.ones(batch_size, 1, device=device, dtype=dtype), batch_size)
-
-
-def check_sizes(batch_size: int, sources: int | None, outputs: int | None) -> None:
-    checks.check_batch_size(batch_size)
-    if outputs is not None:
-        checks.check_count("outputs", outputs, 1)
-    if sources is not None:
-        checks.check_count("sources", sources, 2)
-        if sources > batch_size:
-            raise ValueError(
-                f"sources must be at most the batch size, {batch_size}, got {sources}. "
-                "Use fewer, or sources=None for the whole batch."
-            )

@@ -3,6 +3,7 @@
 `rules={"image": rules.Blend(), "label": rules.OneHot(10)}` in a transform mixes any batch.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -14,7 +15,6 @@ from torch.utils import _pytree as pytree
 from zetamix.boxes import Size
 from zetamix.checks import (
     check_count,
-    check_integer,
     check_number,
     check_same_device,
     check_tensor,
@@ -86,11 +86,17 @@ class Blend:
             return dispatch.mix_samples(leaf, plan)
         if self.mean is None:
             if not leaf.is_floating_point():
-                _refuse_integers(leaf.dtype)
+                how = "floating point: pass samples.float(), normalised"
+                if leaf.dtype == torch.uint8:
+                    how = "their mean: pass mean= (in [0, 1], a number or one per channel)"
+                raise TypeError(
+                    f"Keeping the variance of {leaf.dtype} images needs {how}, or "
+                    "keep_variance=False."
+                )
             return dispatch.mix_samples(leaf, plan, True)
         if leaf.is_floating_point():
             if not looked and leaf.numel():
-                _check_range(leaf)
+                check_range(leaf)
         elif leaf.dtype != torch.uint8:
             raise TypeError(f"mean needs samples in [0, 1] or of dtype uint8, got {leaf.dtype}.")
         means = self.mean if isinstance(self.mean, Sequence) else (self.mean,)
@@ -101,24 +107,24 @@ class Blend:
         return dispatch.mix_samples(leaf, plan, True, means)
 
 
-def _check_range(leaf: Tensor) -> None:
-    """Raise unless the values lie in the range that a mean is for; on a device, assert it."""
+def check_range(leaf: Tensor, *, waits: bool = False) -> None:
+    """Raise unless the values lie in [0, 1], where a mean applies; NaN passes.
+
+    waits: wait for a device to read them, rather than assert it there.
+    """
     low, high = leaf.detach().aminmax()
-    if reads_need_sync(leaf):
+    if reads_need_sync(leaf) and not waits:
         check_values((low >= 0) & (high <= 1), "mean needs samples in [0, 1].")
     elif has_memory(leaf):
-        refuse_range(float(low), float(high))
-
-
-def refuse_range(low: float, high: float) -> None:
-    """Raise unless both lie in [0, 1], where a mean applies; NaN passes."""
-    if low < 0 or high > 1:
-        bytes_as_floats = low >= 0 and high <= 255
-        hint = "Do not pass mean for normalised samples."
-        raise ValueError(
-            "mean needs samples in [0, 1] or of dtype uint8, got values from "
-            f"{low:g} to {high:g}. {'Divide them by 255.' if bytes_as_floats else hint}"
-        )
+        least, most = torch.stack([low, high]).tolist()
+        if least < 0 or most > 1:
+            hint = "Do not pass mean for normalised samples."
+            if least >= 0 and most <= 255:
+                hint = "Divide them by 255."
+            raise ValueError(
+                "mean needs samples in [0, 1] or of dtype uint8, got values from "
+                f"{least:g} to {most:g}. {hint}"
+            )
 
 
 def _refuse_dtype(dtype: torch.dtype) -> None:
@@ -133,14 +139,6 @@ def _refuse_dtype(dtype: torch.dtype) -> None:
         f"samples must be floating point of 16 bits or more, uint8, int8 or int16, got {dtype}. "
         f"{hint}"
     )
-
-
-def _refuse_integers(dtype: torch.dtype) -> None:
-    # `mean` applies to images in [0, 1] or uint8 only
-    how = "their mean: pass mean= (in [0, 1], a number or one per channel)"
-    if dtype != torch.uint8:
-        how = "floating point: pass samples.float(), normalised"
-    raise TypeError(f"Keeping the variance of {dtype} images needs {how}, or keep_variance=False.")
 
 
 @dataclass(frozen=True)
@@ -158,7 +156,7 @@ class OneHot:
     def __post_init__(self) -> None:
         check_count("num_classes", self.num_classes, 1)
         if self.ignore_index is not None:
-            check_integer("ignore_index", self.ignore_index)
+            check_count("ignore_index", self.ignore_index, -math.inf)
 
     def mix(self, value: Tensor, plan: MixPlan) -> Tensor:
         _check_fits("labels", value, plan)

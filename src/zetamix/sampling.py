@@ -77,25 +77,22 @@ class Draw:
         work on the device. A captured CUDA graph or a traced function draws it on the device: torch
         advances its generators between replays, so each replay gets a new one.
         """
-        if self._origin is None:
-            if reads_generator_on_host(self.device):
-                self._origin = None, _triton_stable_int(self._advance_generator())
-            else:
-                self._origin = self._randint(1), _triton_stable_int(mix64(self.offset))
+        if self._origin is None and reads_generator_on_host(self.device):
+            generator = self.generator
+            if generator is None:
+                torch.cuda.init()  # type: ignore[no-untyped-call]
+                index = self.device.index
+                index = torch.cuda.current_device() if index is None else index
+                generator = torch.cuda.default_generators[index]
+            with _generator_lock:
+                position = generator.get_offset()
+                # torch's offset counts numbers, and one step of its generator makes four
+                generator.set_offset(position + 4)
+            seed = mix64(generator.initial_seed() + position * GOLDEN + self.offset)
+            self._origin = None, _triton_stable_int(seed)
+        elif self._origin is None:
+            self._origin = self._randint(1), _triton_stable_int(mix64(self.offset))
         return self._origin
-
-    def _advance_generator(self) -> int:
-        generator = self.generator
-        if generator is None:
-            torch.cuda.init()  # type: ignore[no-untyped-call]
-            index = self.device.index
-            index = torch.cuda.current_device() if index is None else index
-            generator = torch.cuda.default_generators[index]
-        with _generator_lock:
-            position = generator.get_offset()
-            # torch's offset counts numbers, and one step of its generator makes four
-            generator.set_offset(position + 4)
-        return mix64(generator.initial_seed() + position * GOLDEN + self.offset)
 
     def _randint(self, *shape: int) -> Tensor:
         # tracing with symbolic sizes fails if `generator` is passed, even as None

@@ -38,11 +38,11 @@ from zetamix.rules import (
     Blend,
     OneHot,
     check_pair,
+    check_range,
     infer_rule,
     is_image,
     mix_pair,
     plan_dtype,
-    refuse_range,
 )
 from zetamix.sampling import Draw, process_stream
 
@@ -51,20 +51,19 @@ NOT_SET = -1.0
 LEAST_CENTRED = 16
 # what a state_dict holds, and what versions before 0.2 wrote beside it
 SAVED = ("epoch", "generator", "enabled", "p", "gamma_low", "gamma_high")
-# the attributes that can be set at any time; all others are fixed when a transform is made
-CHANGING = ("enabled", "p", "gamma", "training")
+# beside γ, the attributes that can be set at any time; others are fixed when a transform is made
+CHANGING = ("enabled", "p", "training")
 
 _is_unit = partial(checks.check_number, low=0, high=1)
 CHECKS: dict[str, Callable[[str, Any], None]] = {
-    "ignore_index": checks.check_integer,
+    "ignore_index": partial(checks.check_count, least=-math.inf),
     "generator": lambda _, value: checks.check_generator(value),
     "stream": partial(checks.check_count, least=0),
     "sources": partial(checks.check_count, least=2),
     "anchor": partial(checks.check_choice, choices=ANCHORS),
     "per": partial(checks.check_choice, choices=LAMS),
-    "keep_variance": checks.check_flag,
-    "enabled": checks.check_flag,
     "until": checks.check_until,
+    **dict.fromkeys(("enabled", "training", "keep_variance"), checks.check_flag),
     **dict.fromkeys(("p", "paste", "switch_prob"), _is_unit),
     **dict.fromkeys(("alpha", "mixup_alpha", "cutmix_alpha"), checks.check_alpha),
 }
@@ -156,9 +155,23 @@ class BatchMix(nn.Module):
         # the rule is the last attribute that the constructor sets
         if "_rule" not in self.__dict__ or name.startswith("_"):
             super().__setattr__(name, value)
-        elif name in CHANGING and hasattr(self, name):
-            self._change(name, value)
-        elif name in (options := [option.name for option in fields(self)]):
+            return
+        options = [option.name for option in fields(self)]
+        if name == "gamma" and name in options:
+            if isinstance(value, Tensor) or callable(value):
+                raise TypeError(
+                    "gamma can be set to a number or a range (low, high), got "
+                    f"{type(value).__name__}, which running loader workers would not see. Pass it "
+                    "to the constructor."
+                )
+            self._use_gamma(value)
+            self._schedule = None
+            return
+        if name in CHANGING:
+            CHECKS[name](name, value)
+            value = float(value) if name == "p" else bool(value)
+            self._control(**{name: value})
+        elif name in options:
             raise AttributeError(
                 f"{name} is fixed when a transform is made, because running loader workers would "
                 f"not see a change. Make a new {type(self).__name__}({name}=...)."
@@ -169,26 +182,7 @@ class BatchMix(nn.Module):
                 f"{type(self).__name__} has no attribute {name!r}; its options: "
                 f"{', '.join(sorted(options))}."
             )
-        else:
-            super().__setattr__(name, value)
-
-    def _change(self, name: str, value: Any) -> None:
-        """Set an attribute, and the controls that running loader workers read."""
-        if name == "gamma":
-            if isinstance(value, Tensor) or callable(value):
-                raise TypeError(
-                    "gamma can be set to a number or a range (low, high), got "
-                    f"{type(value).__name__}, which running loader workers would not see. Pass it "
-                    "to the constructor."
-                )
-            self._use_gamma(value)
-            self._schedule = None
-            return
-        if name != "training":
-            CHECKS[name](name, value)
-        value = float(value) if name == "p" else bool(value)
         super().__setattr__(name, value)
-        self._control(**{name: value})
 
     def _use_gamma(self, gamma: Any, **controls: float) -> Gamma:
         """Mix with this γ from now on; sets other controls with it."""
@@ -292,7 +286,7 @@ class BatchMix(nn.Module):
         batch = batches.as_tensors(given, coordinates=self.rules is not None)
         by_rules = self.rules is not None
         mixed = self._mix_by_rules(batch, self.rules) if by_rules else self._mix_batch(batch)
-        return mixed if batch is given else batches.in_kind_of(given, mixed)
+        return batches.in_kind_of(given, mixed)
 
     def _mix_pair(self, samples: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         target = infer_rule(labels, self._one_hot)
@@ -321,7 +315,9 @@ class BatchMix(nn.Module):
             rules = self._blend, infer_rule(labels, self._one_hot)
             check_pair(samples, labels)
             mixed = self._mix_by_rules((samples, labels), rules)
-        return batches.with_pair(batch, mixed, names)
+        if isinstance(batch, dict):
+            return {**batch, names[0]: mixed[0], names[1]: mixed[1]}
+        return batches.in_form_of(batch, [*mixed, *batch[2:]])
 
     def _mix_by_rules(self, batch: Any, rules: Any) -> Any:
         first = batches.check_first_tensor(batch)
@@ -351,7 +347,7 @@ class BatchMix(nn.Module):
 
         size: (height, width) of the images to paste into; without it all outputs are blended.
         """
-        checks.check_batch_size(batch_size)
+        checks.check_sizes(batch_size)
         checks.check_weights_dtype(dtype)
         if size is not None or self.needs_images:
             size = check_size(size)
@@ -405,15 +401,12 @@ class BatchMix(nn.Module):
         images = [leaf.shape for leaf, _ in leaves if leaf.ndim >= 4]
         shapes = images or [leaf.shape for leaf, _ in leaves]
         listed = ", ".join(str(list(shape)) for shape in shapes) or "none"
-        name, advice = type(self).__name__, "Use ZetaMix, ZetaMixup or Mixup for other data."
+        needs = "boxes into images [batch, channels, height, width]"
         if images:
-            raise ValueError(
-                f"{name} pastes the same boxes into all images of a sample, which must have one "
-                f"size, got {listed}. Resize them. {advice}"
-            )
+            needs = "the same boxes into all images of a sample, which must have one size"
         raise ValueError(
-            f"{name} pastes boxes into images [batch, channels, height, width], got {listed}. "
-            f"{advice}"
+            f"{type(self).__name__} pastes {needs}, got {listed}. "
+            f"{'Resize them. ' if images else ''}Use ZetaMix, ZetaMixup or Mixup for other data."
         )
 
     def _look(self, leaves: Sequence[tuple[Tensor, Blend]]) -> None:
@@ -529,10 +522,8 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_share_all)
 
 
-def _is_exporting() -> bool:
-    """Whether torch.export traces: an exported program has no operators of ours."""
-    exporting = getattr(torch.compiler, "is_exporting", None)
-    return exporting is not None and bool(exporting())
+# whether torch.export traces: an exported program has no operators of ours
+_is_exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", lambda: False)
 
 
 @torch.library.custom_op("zetamix::look_once", mutates_args=())
@@ -557,24 +548,24 @@ def _check_values(leaf: Tensor, has_mean: bool) -> bool:
     """
     if leaf.numel() == 0:
         return False
+    if has_mean:
+        check_range(leaf, waits=True)
+        return False
     samples = leaf.detach().float()
     low, high = samples.aminmax()
-    if has_mean:
-        refuse_range(*torch.stack([low, high]).tolist())
-        return False
     far, count = (low >= 0) & (high > 0), len(samples)
     if count >= LEAST_CENTRED:
         # per channel: within half a standard deviation plus four standard errors of 0
         deviation, mean = torch.std_mean(samples, [0, *range(2, samples.ndim)])
         far = far | (mean.abs() > (0.5 + 4 / math.sqrt(count)) * deviation).any()
-    warns = bool(far)
-    if warns:
-        checks.warn(
-            "The samples are not normalised: their mean is far from 0, and keeping their variance "
-            "would scale it as well. Normalise each channel first, or pass mean= (in rules, "
-            "Blend(mean=...)), or keep_variance=False."
-        )
-    return warns
+    if not far:
+        return False
+    checks.warn(
+        "The samples are not normalised: their mean is far from 0, and keeping their variance "
+        "would scale it as well. Normalise each channel first, or pass mean= (in rules, "
+        "Blend(mean=...)), or keep_variance=False."
+    )
+    return True
 
 
 def _warn_of_shape(shape: torch.Size, needs_images: bool) -> None:
