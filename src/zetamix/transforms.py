@@ -109,9 +109,9 @@ class BatchMix(nn.Module):
     needs_images: ClassVar[bool] = False
     """Whether samples must be images, because boxes are pasted that no other samples have."""
 
-    def _make_rule(self) -> PlanRule:
-        """What is drawn, by the options of the class."""
-        raise NotImplementedError
+    def _boxes(self) -> dict[str, float]:
+        """The options of boxes in the rule of the plans, where the class names them otherwise."""
+        return {}
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -130,18 +130,22 @@ class BatchMix(nn.Module):
             if hasattr(self, name) and (value is not None or name not in MAY_BE_NONE):
                 check(name, value)
         self._blend = Blend(mean)
+        if mean is not None:
+            self.mean = self._blend.mean
         classes = self.num_classes
         self._one_hot = None if classes is None else OneHot(classes, self.ignore_index)
         self._home_rank = 0
         self._own = Controls(p=float(self.p))
         self._schedule: GammaSchedule | None = None
-        rule = self._make_rule()
+        self._warned = False
         self._start()
-        if hasattr(self, "gamma"):
-            given: Any = self.gamma
-            self._schedule = given if callable(given) else None
-            rule = replace(rule, gamma=self._use_gamma(given(0) if callable(given) else given))
-        self._rule = rule
+        names = [option.name for option in fields(PlanRule) if hasattr(self, option.name)]
+        options = {name: getattr(self, name) for name in names} | self._boxes()
+        if "gamma" in options:
+            gamma = options["gamma"]
+            self._schedule = gamma if callable(gamma) else None
+            options["gamma"] = self._use_gamma(gamma(0) if callable(gamma) else gamma)
+        self._rule = PlanRule(**options)
 
     def _start(self) -> None:
         """What every object has for itself, also a copy."""
@@ -620,12 +624,6 @@ class ZetaMix(BatchMix):
     mean: float | Sequence[float] | None = None
     until: float = 0.8
 
-    def _make_rule(self) -> PlanRule:
-        self.mean = self._blend.mean
-        return PlanRule(
-            sources=self.sources, p=self.p, paste=self.paste, keep_variance=bool(self.keep_variance)
-        )
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ZetaMixup(BatchMix):
@@ -659,10 +657,6 @@ class ZetaMixup(BatchMix):
     gamma: Gamma | GammaSchedule = 2.8
     sources: int | None = None
     anchor: AnchorChoice = "self"
-
-    def _make_rule(self) -> PlanRule:
-        self._warned = False
-        return PlanRule(sources=self.sources, anchor=self.anchor, p=self.p)
 
     def _check_gamma(self, gamma: Gamma) -> None:
         """Raise if γ is invalid, and warn once if it is below the dominance threshold."""
@@ -701,9 +695,6 @@ class Mixup(BatchMix):
     alpha: float = 1.0
     per: LamChoice = "sample"
 
-    def _make_rule(self) -> PlanRule:
-        return PlanRule(alpha=self.alpha, per=self.per, p=self.p)
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CutMix(BatchMix):
@@ -729,8 +720,8 @@ class CutMix(BatchMix):
     per: LamChoice = "batch"
     needs_images = True
 
-    def _make_rule(self) -> PlanRule:
-        return PlanRule(per=self.per, p=self.p, paste=1.0, box_alpha=self.alpha)
+    def _boxes(self) -> dict[str, float]:
+        return {"paste": 1.0, "box_alpha": self.alpha}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -754,14 +745,9 @@ class MixupOrCutMix(BatchMix):
     per: LamChoice = "batch"
     needs_images = True
 
-    def _make_rule(self) -> PlanRule:
-        return PlanRule(
-            alpha=self.mixup_alpha,
-            per=self.per,
-            p=self.p,
-            paste=self.switch_prob,
-            box_alpha=self.cutmix_alpha,
-        )
+    def _boxes(self) -> dict[str, float]:
+        boxes = {"paste": self.switch_prob, "box_alpha": self.cutmix_alpha}
+        return {"alpha": self.mixup_alpha, **boxes}
 
 
 class LabelSmoothing(nn.Module):

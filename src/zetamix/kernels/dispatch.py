@@ -16,7 +16,7 @@ from torch.autograd import forward_ad
 from zetamix.boxes import Size
 from zetamix.checks import has_memory
 from zetamix.kernels import reference
-from zetamix.plan import MixPlan, PlanRule, sources_of
+from zetamix.plan import MixPlan, PlanRule
 from zetamix.sampling import MOST_FEW, Draw, precise_dtype
 
 CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
@@ -59,9 +59,6 @@ def mix_labelled(
     """
     if not _mixes_by_kernels(samples, labels, rule, ignore_index):
         return None
-    means = mean if mean is None or isinstance(mean, Sequence) else (mean,)
-    if keeps and not _takes_means(samples, means):
-        return None
     device = samples.device
     if device.type == "cuda" and device.index != torch.cuda.current_device():
         # Triton launches on the current device
@@ -69,24 +66,19 @@ def mix_labelled(
             return mix_labelled(
                 samples, labels, num_classes, ignore_index, rule, keeps, size, mean, draw
             )
-    classes, labels = (num_classes, ignore_index), labels.contiguous()
+    means = mean if mean is None or isinstance(mean, Sequence) else (mean,)
     # dense, with the batch outermost; the order of the other dimensions does not matter
     ready = samples if _is_channels_last(samples) else samples.contiguous()
-    if sources_of(rule, samples.shape[0]) <= MOST_FEW:
-        few: tuple[Tensor, Tensor] | None = _triton().mix_few(
-            ready, labels, *classes, rule, keeps, size, means, draw
-        )
-        return few
-    if keeps:
-        return None
-    many: tuple[Tensor, Tensor] | None = _triton().mix_many(ready, labels, *classes, rule, draw)
-    return many
+    mixed: tuple[Tensor, Tensor] | None = _triton().mix(
+        ready, labels.contiguous(), num_classes, ignore_index, rule, keeps, size, means, draw
+    )
+    return mixed
 
 
 def _mixes_by_kernels(
     samples: Tensor, labels: Tensor, rule: PlanRule, ignore_index: int | None
 ) -> bool:
-    """Whether the kernels draw such plans, and take such samples and labels."""
+    """Whether the kernels take such samples and labels."""
     gamma = [rule.gamma] if isinstance(rule.gamma, Tensor) else []
     return (
         _has_kernels(samples.device)
@@ -98,16 +90,7 @@ def _mixes_by_kernels(
         and 0 < samples.shape[1:].numel() < MOST_FEATURES
         and samples.numel() < MOST_NUMBERS
         and not samples.is_neg()
-        and _triton().draws(rule, samples.shape[0])
     )
-
-
-def _takes_means(samples: Tensor, means: Sequence[float] | None) -> bool:
-    """Whether the variance of such samples can be kept, and by the kernels."""
-    if means is None:
-        return samples.is_floating_point()
-    one_each = len(means) <= _triton().MOST_MEANS and samples.shape[1] == len(means)
-    return len(means) == 1 or one_each
 
 
 @lru_cache(maxsize=16)

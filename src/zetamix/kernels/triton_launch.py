@@ -117,7 +117,7 @@ def _numbers(rule: PlanRule, draw: Draw) -> tuple[Any, ...]:
     return seed, gamma, step, offset, float(number), float(span), float(rule.p)
 
 
-def mix_few(
+def mix(
     samples: Tensor,
     labels: Tensor,
     classes: int,
@@ -128,13 +128,24 @@ def mix_few(
     means: Sequence[float] | None,
     draw: Draw,
 ) -> tuple[Tensor, Tensor] | None:
-    """Samples and targets of a plan of up to four sources, in one launch.
+    """Samples and targets; of a plan of up to four sources in one launch.
 
-    None in the capture of a CUDA graph whose kernel was not used before. The samples must be dense
-    with the batch outermost, whatever the order of other dimensions.
+    None where the kernels do not draw such plans, and in the capture of a CUDA graph whose kernel
+    was not used before. The samples must be dense with the batch outermost, whatever the order of
+    other dimensions.
 
     keeps: whether the variance of these samples is kept.
     """
+    batch = samples.shape[0]
+    sources = sources_of(rule, batch)
+    if sources > MOST_FEW:
+        if keeps or rule.paste or order_width(batch, sources) > MOST_SORTED:
+            return None
+        return _mix_many(samples, labels, classes, ignore_index, rule, draw)
+    if keeps and means is None and not samples.is_floating_point():
+        return None
+    if keeps and means and len(means) > 1 and not MOST_MEANS >= len(means) == samples.shape[1]:
+        return None
     largest = 255.0 if samples.dtype == torch.uint8 else 1.0
     scaled = tuple(largest * mean for mean in means or ()) if keeps else None
     pastes = size is not None and rule.paste > 0
@@ -147,7 +158,7 @@ def mix_few(
     if launch.cannot_start():
         return None
     out = torch.empty_like(samples)
-    targets = torch.empty(samples.shape[0], classes, dtype=torch.float32, device=samples.device)
+    targets = torch.empty(batch, classes, dtype=torch.float32, device=samples.device)
     launch(
         *(samples, out, labels, targets, *_numbers(rule, draw)),
         *(float(rule.box_alpha or 1), float(rule.paste), classes, ignore_index, *sizes),
@@ -202,7 +213,7 @@ def tiling(features: int, dtype: torch.dtype) -> tuple[int, int]:
     return min(block, max(128, triton.next_power_of_2(features))), 2
 
 
-def mix_many(
+def _mix_many(
     samples: Tensor,
     labels: Tensor,
     classes: int,
@@ -210,7 +221,7 @@ def mix_many(
     rule: PlanRule,
     draw: Draw,
 ) -> tuple[Tensor, Tensor] | None:
-    """As `mix_few` for more sources, blended: plan, then product."""
+    """As `mix` for more sources, blended: plan, then product."""
     key = _facts(samples, labels, classes, ignore_index is None, rule)
     prepared = _kept.get(key)
     if prepared is None:
@@ -264,10 +275,3 @@ def _prepare_many(samples: Tensor, classes: int, rule: PlanRule) -> tuple[Any, .
     product = Launch(product_kernel, programs, 8, BLOCK_OUT=out, BLOCK_IN=32, BLOCK=block)
     # every entry is written where keys are sorted
     return plan, product, sources, torch.empty if width == batch else torch.zeros
-
-
-def draws(rule: PlanRule, batch: int) -> bool:
-    """Whether the kernels draw plans of this rule for such a batch."""
-    sources = sources_of(rule, batch)
-    many = rule.paste == 0 and order_width(batch, sources) <= MOST_SORTED
-    return sources <= MOST_FEW or many
