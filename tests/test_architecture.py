@@ -105,7 +105,7 @@ def test_no_public_name_shadows_a_submodule(name):
 
 BATCHES = {
     "pair": (lambda mix, images, labels: mix(images, labels), 40, 7),
-    "dict": (lambda mix, images, labels: mix({"image": images, "label": labels}), 54, 8),
+    "dict": (lambda mix, images, labels: mix({"image": images, "label": labels}), 53, 8),
 }
 
 

@@ -128,11 +128,8 @@ def _name_entry(error: Exception, path: Path, hint: str = "", tree: str = "batch
         add_note(error, f"In {tree}{''.join(f'[{name!r}]' for name in path)}.{hint}")
 
 
-def in_form_of(batch: Any, parts: Any) -> Any:
-    """The parts, a dict or a list, as a dict, list, named tuple or tuple as the batch is one."""
-    if isinstance(parts, dict):
-        # an OrderedDict or a defaultdict stays one
-        return batch | parts if isinstance(batch, dict) else parts
+def in_form_of(batch: Any, parts: list[Any]) -> Any:
+    """The parts as a list, a named tuple or a tuple, as the batch is one."""
     if hasattr(batch, "_fields"):
         return type(batch)(*parts)
     return parts if isinstance(batch, list) else tuple(parts)
@@ -174,7 +171,7 @@ def _leaves(batch: Any, path: Path = ()) -> Iterable[tuple[Path, Any]]:
 
 
 def as_tensors(batch: Any, *, coordinates: bool = True) -> Any:
-    """The same nest with a plain tensor for each array and tv_tensor.
+    """The same nest with a plain tensor for each array and tv_tensor; itself if it has none.
 
     Mappings that are no dicts, such as a tokenizer's BatchEncoding, become dicts.
 
@@ -182,11 +179,12 @@ def as_tensors(batch: Any, *, coordinates: bool = True) -> Any:
     """
     if type(batch) is Tensor:
         return batch
-    if isinstance(batch, Mapping):
-        parts = {name: as_tensors(e, coordinates=coordinates) for name, e in batch.items()}
-        return in_form_of(batch, parts)
+    if isinstance(batch, (dict, Mapping)):
+        nest = batch if isinstance(batch, dict) else dict(batch)
+        entries = [as_tensors(entry, coordinates=coordinates) for entry in batch.values()]
+        return _changed(nest, dict(zip(nest, entries, strict=True)))
     if isinstance(batch, (tuple, list)):
-        return in_form_of(batch, [as_tensors(e, coordinates=coordinates) for e in batch])
+        return _changed(batch, [as_tensors(entry, coordinates=coordinates) for entry in batch])
     if _is_array(batch):
         # torch.from_numpy rejects negative strides and warns about read-only arrays
         taken = batch.flags.writeable and min(batch.strides, default=0) >= 0
@@ -205,17 +203,26 @@ def in_kind_of(batch: Any, mixed: Any) -> Any:
     """The mixed batch with an array or tv_tensor wherever `batch` has one."""
     if type(batch) is Tensor:
         return mixed
+    if isinstance(mixed, Tensor):
+        if _is_array(batch):
+            return mixed.detach().numpy()
+        # torchvision is imported already if `batch` is one of its tensors
+        wraps = _is_tv_tensor(batch)
+        return sys.modules["torchvision.tv_tensors"].wrap(mixed, like=batch) if wraps else mixed
     if isinstance(mixed, Mapping):
-        return in_form_of(mixed, {name: in_kind_of(batch[name], mixed[name]) for name in mixed})
+        return _changed(mixed, {name: in_kind_of(batch[name], mixed[name]) for name in mixed})
     if isinstance(mixed, (tuple, list)):
-        parts = [in_kind_of(*pair) for pair in zip(batch, mixed, strict=True)]
-        return in_form_of(mixed, parts)
-    if isinstance(mixed, Tensor) and _is_array(batch):
-        return mixed.detach().numpy()
-    if isinstance(mixed, Tensor) and _is_tv_tensor(batch):
-        # torchvision is imported already
-        return sys.modules["torchvision.tv_tensors"].wrap(mixed, like=batch)
+        pairs = zip(batch, mixed, strict=True)
+        return _changed(mixed, [in_kind_of(entry, part) for entry, part in pairs])
     return mixed
+
+
+def _changed(nest: Any, entries: Any) -> Any:
+    """The nest with other entries; itself if no entry changed."""
+    names = entries if isinstance(entries, dict) else range(len(entries))
+    if all(nest[name] is entries[name] for name in names):
+        return nest
+    return entries if isinstance(entries, dict) else in_form_of(nest, entries)
 
 
 def _is_array(value: object) -> bool:

@@ -231,11 +231,7 @@ class OneHot:
                 f"Masks must have the height and width of the images, {list(plan.size)}, to paste "
                 f"the same boxes, got {list(labels.shape)}. Resize them, or use ZetaMix(paste=0)."
             )
-        if (
-            plan.sources <= MOST_FEW
-            and labels.is_cpu
-            and dispatch.mixes_plainly(labels, plan.weights)
-        ):
+        if plan.sources <= MOST_FEW and labels.is_cpu and dispatch.is_plain(labels, plan.weights):
             return dispatch.add_by_class(labels, plan, self.num_classes, self.ignore_index)
         # one class at a time: a one-hot tensor of all classes would double the memory
         classes = range(self.num_classes)

@@ -290,7 +290,7 @@ class BatchMix(nn.Module):
         batch = batches.as_tensors(given, coordinates=self.rules is not None)
         by_rules = self.rules is not None
         mixed = self._mix_by_rules(batch, self.rules) if by_rules else self._mix_batch(batch)
-        return batches.in_kind_of(given, mixed)
+        return mixed if batch is given else batches.in_kind_of(given, mixed)
 
     def _mix_pair(self, samples: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         target = infer_rule(labels, self._one_hot)

@@ -82,7 +82,7 @@ def _mixes_by_kernels(
     gamma = [rule.gamma] if isinstance(rule.gamma, Tensor) else []
     return (
         _has_kernels(samples.device)
-        and mixes_plainly(samples, labels, *gamma)
+        and is_plain(samples, labels, *gamma)
         and samples.dtype in KERNEL_DTYPES
         and labels.dtype in LABEL_DTYPES
         and (labels.ndim == 1 or labels.shape[1:].numel() == 1)
@@ -125,7 +125,7 @@ def mix_samples(
     means: one number or one per channel, in [0, 1]; None for normalised samples.
     """
     indices, weights, boxes = plan.indices, plan.weights, plan.boxes
-    on_cpu = samples.device.type == "cpu" and mixes_plainly(samples, weights)
+    on_cpu = samples.device.type == "cpu" and is_plain(samples, weights)
     if on_cpu and samples.is_neg():
         # NumPy has no such views
         samples = samples.resolve_neg()
@@ -173,10 +173,10 @@ def mix_targets(values: Tensor, plan: MixPlan) -> Tensor:
     return mixed.to(torch.float64 if values.dtype == torch.float64 else torch.float32)
 
 
-def mixes_plainly(*tensors: Tensor) -> bool:
+def is_plain(*tensors: Tensor) -> bool:
     """Whether faster ways than `reference` may be taken: for memory that autograd does not track.
 
-    Neither in reverse nor in forward mode.
+    That is neither in reverse nor in forward mode.
     """
     if torch.compiler.is_compiling() or REFERENCE_ONLY or not has_memory(*tensors):
         return False
