@@ -38,9 +38,9 @@ def measure(cell: MeasurementCell, context: Context) -> Measured:
     generator = torch.Generator().manual_seed(cell.seed)
     method = parse(cell.method)
     if method.name == "mixup":
-        plan = mixup_plan(count, method.option("alpha"), generator=generator)
+        plan = mixup_plan(count, method.values["alpha"], generator=generator)
     else:
-        plan = zeta_plan(count, method.option("gamma"), generator=generator)
+        plan = zeta_plan(count, method.values["gamma"], generator=generator)
     arrays = {
         "background": train.samples.half(),
         "background_labels": train.labels.to(torch.uint8),

@@ -158,8 +158,8 @@ def setting_name(label: str) -> str:
     if method.name != "zetamix":
         return "CutMix with one box per sample" if "per=sample" in label else method_name(label)
     keys = ["sources", "gamma", "keep_variance", "paste"]
-    keys += [key for key in ("p", "until") if method.option(key) < 1]
-    return ", ".join(option_text(key, method.option(key)) for key in keys)
+    keys += [key for key in ("p", "until") if method.values[key] < 1]
+    return ", ".join(option_text(key, method.values[key]) for key in keys)
 
 
 def option_text(key: str, value: Any) -> str:

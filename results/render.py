@@ -121,7 +121,7 @@ def anchor_table(store: RecordStore) -> str:
             recipe = record.cell.recipe
             plain = recipe["augmentation"] == VARIANT and recipe["epochs"] == 200
             if method.name == "zeta" and plain and record.cell.seed == 0:
-                runs[method.option("gamma"), method.option("anchor")] = record
+                runs[method.values["gamma"], method.values["anchor"]] = record
     gammas = sorted(gamma for gamma, anchor in runs if anchor == "random")
     rows: list[list[Cell | str]] = [
         [

@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 
 from zetamix.checks import add_note, check_tensor
 from zetamix.plan import MixPlan
-from zetamix.rules import Blend, Rule, infer_rule, is_image
+from zetamix.rules import Blend, OneHot, Rule, infer_rule, is_image
 
 Rules: TypeAlias = Rule | Mapping[str, "Rules"] | Sequence["Rules"]
 Path: TypeAlias = tuple[object, ...]
@@ -55,15 +55,13 @@ def blended_leaves(value: Any, rules: Rules) -> list[tuple[Tensor, Blend]]:
     return [leaf for part, rule in pairs for leaf in blended_leaves(part, rule)]
 
 
-def find_pair(
-    batch: Any, blend: Blend, num_classes: int | None, ignore_index: int | None, name: str
-) -> tuple[Any, Any]:
+def find_pair(batch: Any, blend: Blend, hot: OneHot | None, name: str) -> tuple[Any, Any]:
     """Where (samples, labels), or a dict of one image and labels, has them; raises for others.
 
     name: of the transform, for messages.
     """
     if isinstance(batch, dict):
-        return _find_keys(batch, blend, num_classes, ignore_index)
+        return _find_keys(batch, blend, hot)
     if isinstance(batch, list) and batch and all(isinstance(e, (tuple, dict)) for e in batch):
         raise TypeError(
             f"{name} expects a batch, got a list of single samples. For a DataLoader, pass "
@@ -79,19 +77,19 @@ def find_pair(
     return 0, 1
 
 
-def _find_keys(
-    batch: dict[Any, Any], blend: Blend, num_classes: int | None, ignore_index: int | None
-) -> tuple[Any, Any]:
+def _find_keys(batch: dict[Any, Any], blend: Blend, hot: OneHot | None) -> tuple[Any, Any]:
     """The keys of {"pixel_values": images, "labels": labels} and the like."""
-    labels = [key for key in LABEL_KEYS if key in batch]
-    images = [
-        key for key, entry in batch.items() if isinstance(entry, Tensor) and is_image(entry.shape)
-    ]
+    images, labels = [], []
+    for key, entry in batch.items():
+        if key in LABEL_KEYS:
+            labels.append(key)
+        if isinstance(entry, Tensor) and is_image(entry.shape):
+            images.append(key)
     if (len(images), len(labels), len(batch)) == (1, 1, 2):
         return images[0], labels[0]
     known: dict[Any, Rule] = {}
     if len(labels) == 1:
-        known[labels[0]] = infer_rule(batch[labels[0]], num_classes, ignore_index)
+        known[labels[0]] = infer_rule(batch[labels[0]], hot)
     if len(images) == 1:
         known[images[0]] = blend
     missing = ", ".join(repr(key) for key in batch if key not in known) or "an image or labels"
@@ -101,13 +99,6 @@ def _find_keys(
         "inputs, OneHot(num_classes) for class indices, Average() for soft labels and "
         f"regression, FromAnchor() for ids. Known so far: {{{listed}}}."
     )
-
-
-def with_pair(batch: Any, mixed: tuple[Any, Any], names: tuple[Any, Any]) -> Any:
-    """The batch with mixed samples and labels, found by `find_pair`; the rest as it is."""
-    if isinstance(batch, dict):
-        return {**batch, names[0]: mixed[0], names[1]: mixed[1]}
-    return in_form_of(batch, [*mixed, *batch[2:]])
 
 
 def _entries(tree: Any) -> Iterable[tuple[Any, Any]]:

@@ -24,17 +24,13 @@ def place_inside(areas: Tensor, uniform: Tensor, size: Size) -> Tensor:
 
     The sides are √area times those of the image, rounded. uniform: [..., 2], numbers in [0, 1].
     """
-    lengths = _lengths(size, areas)
+    # filled on the device: a CUDA graph cannot capture a copy from the host
+    lengths = torch.stack([areas.new_full((), size[0]), areas.new_full((), size[1])])
     sides = (areas.sqrt().unsqueeze(-1) * lengths).round_()
     room = lengths - sides
     # a uniform number can be rounded to 1
     first = torch.minimum((uniform * (room + 1)).floor_(), room)
     return torch.cat([first, first + sides], -1).long()
-
-
-def _lengths(size: Size, like: Tensor) -> Tensor:
-    """[2]: height and width, filled on the device: CUDA graphs cannot capture a host copy."""
-    return torch.stack([like.new_full((), length) for length in size])
 
 
 def place_around(areas: Tensor, uniform: Tensor, size: Size) -> Tensor:

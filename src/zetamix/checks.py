@@ -42,27 +42,27 @@ def holds_for_all_sizes(condition: bool) -> bool:
     return statically_known_true(condition)
 
 
-def has_memory(tensor: Tensor) -> bool:
-    """Whether it is a plain tensor whose memory can be read.
+def has_memory(*tensors: Tensor) -> bool:
+    """Whether they are plain tensors whose memory can be read.
 
     False for the tensors of torch.func, FakeTensorMode and other subclasses, and on meta.
     """
-    if type(tensor) not in (Tensor, torch.nn.Parameter) or tensor.is_meta:
-        return False
     try:
-        tensor.data_ptr()
+        for tensor in tensors:
+            if type(tensor) not in (Tensor, torch.nn.Parameter) or tensor.is_meta:
+                return False
+            tensor.data_ptr()
     except RuntimeError:
         # wrapped by torch.func
         return False
     return True
 
 
-def is_batched(tensor: Tensor) -> bool:
-    """Whether torch.vmap maps over it, so that its values differ from row to row."""
-    functorch = getattr(torch._C, "_functorch", None)
-    probe = getattr(functorch, "is_batchedtensor", None)
-    # not public: without it, vmap raises its own error
-    return probe is not None and bool(probe(tensor))
+# whether torch.vmap maps over a tensor, so that its values differ from row to row; not public:
+# without it, vmap raises its own error
+is_batched: Callable[[Tensor], bool] = getattr(
+    getattr(torch._C, "_functorch", None), "is_batchedtensor", lambda tensor: False
+)
 
 
 def add_note(error: BaseException, note: str) -> None:
@@ -90,17 +90,27 @@ def check_values(ok: Tensor, message: str) -> None:
         raise ValueError(message)
 
 
-def check_count(name: str, value: int, least: int) -> None:
+def check_count(name: str, value: int, least: float) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, Integral)):
         raise TypeError(f"{name} must be an int, got {type(value).__name__}.")
     if value < least:
         raise ValueError(f"{name} must be at least {least}, got {value}.")
 
 
-def check_batch_size(batch_size: int) -> None:
+def check_sizes(batch_size: int, sources: int | None = None, outputs: int | None = None) -> None:
+    """The sizes of a plan."""
     check_count("batch_size", batch_size, 0)
     if batch_size == 0:
         raise ValueError("The batch is empty: mixing needs at least one sample.")
+    if outputs is not None:
+        check_count("outputs", outputs, 1)
+    if sources is not None:
+        check_count("sources", sources, 2)
+        if sources > batch_size:
+            raise ValueError(
+                f"sources must be at most the batch size, {batch_size}, got {sources}. "
+                "Use fewer, or sources=None for the whole batch."
+            )
 
 
 def check_number(name: str, value: float, *, low: float, high: float = math.inf) -> None:
@@ -137,22 +147,18 @@ def check_gamma(
     gamma: Gamma, outputs: int | None = None, device: torch.device | None = None
 ) -> None:
     """One number, a range (low, high), or a tensor holding one number or one per output."""
-    if isinstance(gamma, Tensor):
-        _check_gamma_tensor(gamma, outputs, device)
+    if not isinstance(gamma, Tensor):
+        numbers = gamma if isinstance(gamma, (tuple, list)) else (gamma, gamma)
+        if len(numbers) != 2:
+            raise ValueError(
+                f"A gamma range must be (low, high), got {len(numbers)} values. "
+                "For one gamma per output, pass a tensor."
+            )
+        for number in numbers:
+            check_number("gamma", number, low=0)
+        if numbers[0] > numbers[1]:
+            raise ValueError(f"A gamma range must be (low, high) with low <= high, got {gamma}.")
         return
-    numbers = gamma if isinstance(gamma, (tuple, list)) else (gamma, gamma)
-    if len(numbers) != 2:
-        raise ValueError(
-            f"A gamma range must be (low, high), got {len(numbers)} values. "
-            "For one gamma per output, pass a tensor."
-        )
-    for number in numbers:
-        check_number("gamma", number, low=0)
-    if numbers[0] > numbers[1]:
-        raise ValueError(f"A gamma range must be (low, high) with low <= high, got {gamma}.")
-
-
-def _check_gamma_tensor(gamma: Tensor, outputs: int | None, device: torch.device | None) -> None:
     if device is not None and gamma.device != device:
         raise ValueError(f"gamma must be on {device}, where the plan is drawn, got {gamma.device}.")
     if not gamma.is_floating_point():
@@ -188,11 +194,6 @@ def check_generator(generator: torch.Generator, device: torch.device | None = No
             f"generator must be on {device}, where the plan is drawn, got a generator on {other}. "
             f"Create it with torch.Generator(device={str(device)!r})."
         )
-
-
-def check_integer(name: str, value: int) -> None:
-    if not isinstance(value, (int, Integral)):
-        raise TypeError(f"{name} must be an int, got {type(value).__name__}.")
 
 
 def check_tensor(name: str, value: object) -> Tensor:

@@ -92,7 +92,7 @@ class HiddenMix:
         """
         check_tensor("labels", labels)
         transform, batch, device = self.transform, labels.shape[0], labels.device
-        rule = infer_rule(labels, transform.num_classes, transform.ignore_index)
+        rule = infer_rule(labels, transform._one_hot)
         dtype = plan_dtype([labels, next(self.model.parameters(), labels)])
         if not self.model.training:
             plan = identity_plan(batch, device=device, dtype=dtype)
@@ -103,66 +103,62 @@ class HiddenMix:
             drawn = torch.randint(len(self.layer_names), (), generator=self.generator)
             layer = self.layer_names[int(drawn)]
         plan = transform.make_plan(batch, device=device, dtype=dtype)
-        once = _MixOnce(layer, plan)
-        handle = once.hook(self.model, self._modules[layer])
+        module, done, with_gradients = self._modules[layer], False, torch.is_grad_enabled()
+
+        def mix(value: Any) -> Any:
+            nonlocal done
+            if done:
+                raise RuntimeError(
+                    f"Layer {layer!r} ran twice in one forward pass. Choose a layer that runs "
+                    "once, not a module used in several places such as a shared ReLU."
+                )
+            # use_reentrant=True runs the layer without gradients, and again in the backward pass,
+            # where the hook is gone: a gradient was wrong by 35 %
+            if with_gradients and not torch.is_grad_enabled():
+                raise RuntimeError(
+                    f"Layer {layer!r} runs without gradients, as in activation checkpointing with "
+                    "use_reentrant=True, whose backward pass would run it again unmixed. Choose a "
+                    "layer outside of the checkpointed or frozen part."
+                )
+            done = True
+            return _mix_first(value, layer, plan)
+
+        _refuse_compiled(self.model, module)
+        if module is self.model:
+            handle = module.register_forward_pre_hook(lambda _, inputs: mix(inputs or None))
+        else:
+            handle = module.register_forward_hook(lambda _, inputs, output: mix(output))
         try:
             yield HiddenBatch(layer, plan, rule.mix(labels, plan))
         finally:
             handle.remove()
-        if not once.done:
+        if not done:
             raise RuntimeError(
                 f"Layer {layer!r} did not run, so nothing was mixed. Call the model once inside "
                 "`with hidden.mixing(labels)`, and choose a layer that its forward calls."
             )
 
 
-class _MixOnce:
-    """Mixes the output of one layer in one forward pass."""
-
-    def __init__(self, layer: str, plan: MixPlan) -> None:
-        self.layer, self.plan = layer, plan
-        self.done = False
-        self._with_gradients = torch.is_grad_enabled()
-
-    def hook(self, model: nn.Module, module: nn.Module) -> Any:
-        _refuse_compiled(model, module)
-        if module is model:
-            return module.register_forward_pre_hook(lambda _, inputs: self._mix(inputs or None))
-        return module.register_forward_hook(lambda _, inputs, output: self._mix(output))
-
-    def _mix(self, value: Any) -> Any:
-        if self.done:
-            raise RuntimeError(
-                f"Layer {self.layer!r} ran twice in one forward pass. Choose a layer that runs "
-                "once, not a module used in several places such as a shared ReLU."
-            )
-        # use_reentrant=True runs the layer without gradients, and again in the backward pass, where
-        # the hook is gone: a gradient was wrong by 35 %
-        if self._with_gradients and not torch.is_grad_enabled():
-            raise RuntimeError(
-                f"Layer {self.layer!r} runs without gradients, as in activation checkpointing with "
-                "use_reentrant=True, whose backward pass would run it again unmixed. Choose a "
-                "layer outside of the checkpointed or frozen part."
-            )
-        self.done = True
-        is_tuple = isinstance(value, tuple) and len(value) > 0
-        hidden = value[0] if is_tuple else value
-        where = "The model's input" if self.layer == INPUT else f"The output of {self.layer!r}"
-        if not isinstance(hidden, Tensor) or not hidden.is_floating_point():
-            got = hidden.dtype if isinstance(hidden, Tensor) else type(hidden).__name__
-            raise TypeError(
-                f"{where} must be a floating point tensor, or a tuple that begins with one, got "
-                f"{'no positional argument' if value is None else got}. Choose a later layer, such "
-                "as the embedding, or a layer inside it."
-            )
-        if hidden.ndim == 0 or hidden.shape[0] != self.plan.batch_size:
-            raise ValueError(
-                f"{where} must have one row per label, {self.plan.batch_size}, got "
-                f"{list(hidden.shape)}. Check that the labels belong to this batch, and set "
-                "batch_first=True in layers with the batch as second dimension."
-            )
-        mixed = apply_plan(hidden, self.plan.to(hidden.device))
-        return (mixed, *value[1:]) if is_tuple else mixed
+def _mix_first(value: Any, layer: str, plan: MixPlan) -> Any:
+    """Mix the output of a layer, a tensor or a tuple that begins with one."""
+    is_tuple = isinstance(value, tuple) and len(value) > 0
+    hidden = value[0] if is_tuple else value
+    where = "The model's input" if layer == INPUT else f"The output of {layer!r}"
+    if not isinstance(hidden, Tensor) or not hidden.is_floating_point():
+        got = hidden.dtype if isinstance(hidden, Tensor) else type(hidden).__name__
+        raise TypeError(
+            f"{where} must be a floating point tensor, or a tuple that begins with one, got "
+            f"{'no positional argument' if value is None else got}. Choose a later layer, such "
+            "as the embedding, or a layer inside it."
+        )
+    if hidden.ndim == 0 or hidden.shape[0] != plan.batch_size:
+        raise ValueError(
+            f"{where} must have one row per label, {plan.batch_size}, got {list(hidden.shape)}. "
+            "Check that the labels belong to this batch, and set batch_first=True in layers with "
+            "the batch as second dimension."
+        )
+    mixed = apply_plan(hidden, plan.to(hidden.device))
+    return (mixed, *value[1:]) if is_tuple else mixed
 
 
 def _find_layers(model: nn.Module, names: str | Sequence[str]) -> dict[str, nn.Module]:

@@ -93,17 +93,9 @@ class Method:
         return _spell(self.name, self.values)
 
     @property
-    def sources(self) -> int | None:
-        """The number of samples mixed into one output; None if the method does not set it."""
-        return self.values.get("sources")
-
-    @property
     def until(self) -> float:
         """The fraction of training in which samples are mixed; later epochs are unmixed."""
         return self.values.get("until", 1.0)  # type: ignore[no-any-return]
-
-    def option(self, key: str) -> Any:
-        return self.values[key]
 
     def transform(
         self, num_classes: int, generator: torch.Generator | None = None
@@ -178,7 +170,7 @@ def parse(text: str, until: float | None = None) -> Method:
 
     until: of a method that mixes and does not name its own; None is the default of the method.
 
-    >>> parse("zeta:2.8").label, parse("zeta").option("gamma")
+    >>> parse("zeta:2.8").label, parse("zeta").values["gamma"]
     ('zeta:2.8', 2.8)
     >>> parse("zeta:gamma=0..4,sources=4").options
     (('gamma', (0.0, 4.0)), ('sources', 4))
@@ -192,7 +184,13 @@ def parse(text: str, until: float | None = None) -> Method:
         # a label with every option must keep its meaning when defaults change
         kept = [(k, v) for k, v in kept if v != OPTIONS[name][k]]
     method = Method(name, tuple(kept))
-    _check(method)
+    try:
+        # an invalid value raises now and not in training
+        with _FILTERS_LOCK, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            method.transform(2)
+    except (TypeError, ValueError) as error:
+        raise UnknownMethodError(f"{method.label}: {error}") from None
     return method
 
 
@@ -253,18 +251,6 @@ def parse_list(text: str, until: float | None = None) -> list[Method]:
     return methods
 
 
-def choose_methods(text: str, *, images: bool, until: float | None = None) -> list[Method]:
-    """Read a list of default methods, without those that need images if there are none.
-
-    >>> [method.label for method in choose_methods("none,cutmix,switch,zeta", images=False)]
-    ['none', 'zeta:2.8']
-    """
-    methods = parse_list(text, until)
-    if images:
-        return methods
-    return [method for method in methods if method.name not in ("cutmix", "switch")]
-
-
 def _read(name: str, key: str, value: str) -> Any:
     if key in CHOICES:
         if value not in CHOICES[key]:
@@ -283,16 +269,6 @@ def _read(name: str, key: str, value: str) -> Any:
         return float(value)
     except ValueError:
         raise UnknownMethodError(f"{name}: expected {key}={expected}, got {value!r}.") from None
-
-
-def _check(method: Method) -> None:
-    """Build the transform once, so that an invalid value raises now and not in training."""
-    try:
-        with _FILTERS_LOCK, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            method.transform(2)
-    except (TypeError, ValueError) as error:
-        raise UnknownMethodError(f"{method.label}: {error}") from None
 
 
 def _print(value: Any) -> str:

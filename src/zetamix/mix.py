@@ -17,7 +17,7 @@ from zetamix.plan import (
     mixup_rule,
     zeta_rule,
 )
-from zetamix.rules import Blend, check_pair, infer_rule, mix_pair
+from zetamix.rules import Blend, OneHot, check_pair, infer_rule, mix_pair
 from zetamix.sampling import Draw
 
 Nest = TypeVar("Nest")
@@ -125,6 +125,7 @@ def _mix_pair(
     draw: Draw,
     outputs: int | None,
 ) -> tuple[Any, Tensor]:
-    target = infer_rule(pair[1], num_classes, ignore_index)
+    hot = None if num_classes is None else OneHot(num_classes, ignore_index)
+    target = infer_rule(pair[1], hot)
     mixed = mix_pair(*pair, Blend(), target, rule, draw, outputs=outputs)
     return in_kind_of(given, mixed)  # type: ignore[no-any-return]

@@ -31,10 +31,8 @@ class PlanRule:
     None: λ ~ Beta(`alpha`, `alpha`) of mixup."""
     alpha: float = 1.0
     sources: int | None = None
-    """None: all of the batch. Without γ: two."""
-    partner: Literal["drawn", "rotated"] = "drawn"
-    """Of two sources. "drawn": each output draws the other sample. "rotated": all outputs take the
-    sample that is s rows before their own, with one s for the batch: a permutation."""
+    """None: all of the batch. Without γ: two, sample k and sample k − s, with one s for the batch:
+    a permutation."""
     anchor: Literal["self", "random"] = "self"
     per: Literal["sample", "batch"] = "sample"
     """Whether λ, the box and the choice to paste are drawn for each output or once."""
@@ -102,7 +100,7 @@ class MixPlan:
     def __post_init__(self) -> None:
         indices = checks.check_tensor("indices", self.indices)
         weights = checks.check_tensor("weights", self.weights)
-        checks.check_batch_size(self.batch_size)
+        checks.check_sizes(self.batch_size)
         if indices.ndim != 2 or indices.shape != weights.shape or indices.shape[1] == 0:
             raise ValueError(
                 "indices and weights must both be [outputs, sources], got "
@@ -159,20 +157,11 @@ class MixPlan:
         return scale if self.boxes is None else torch.where(self.pasted, 1, scale)
 
     @property
-    def rotates(self) -> bool:
-        """Whether output k is known to mix samples k and (k − s) mod batch_size, with one s."""
-        return self._shift is not None
-
-    @property
     def pasted(self) -> Tensor:
         """[outputs], bool: which outputs are pasted from boxes, not blended."""
         if self.boxes is None:
             return torch.zeros(self.outputs, dtype=torch.bool, device=self.device)
         return self.boxes[:, 0, 2] > 0
-
-    def fits(self, values: Tensor) -> bool:
-        """Whether the plan has boxes, and they are for values of this size, [n, ..., h, w]."""
-        return self.boxes is not None and values.ndim >= 3 and values.shape[-2:] == self.size
 
     @property
     def outputs(self) -> int:
@@ -249,6 +238,13 @@ def _trusted_plan(indices: Tensor, weights: Tensor, batch_size: int, **others: A
     return plan
 
 
+def sources_of(rule: PlanRule, batch: int) -> int:
+    """The number of sources of each output."""
+    wanted = 2 if rule.gamma is None else rule.sources
+    # not min(…), which torch.compile cannot infer to be 2
+    return batch if wanted is None or wanted >= batch else wanted
+
+
 def draw_plan(
     rule: PlanRule,
     batch: int,
@@ -263,19 +259,24 @@ def draw_plan(
     size: (height, width) of the images; without it nothing is pasted.
     """
     outputs = batch if outputs is None else outputs
-    rows, shift = _draw_rows(rule, batch, outputs, draw)
-    sources = rows.shape[1]
+    sources = sources_of(rule, batch)
     once = 1 if rule.per == "batch" else outputs
-    pastes = size is not None and rule.paste > 0 and sources > 1
-    boxes, chosen = None, None
+    boxes = chosen = mixed = shift = None
+    if rule.gamma is None and sources == 2:
+        rows, step = sampling.rotate_rows(draw, batch, outputs)
+        # where the host may read it
+        shift = int(step) if draw.on_host and checks.has_memory(step) else None
+    else:
+        rows = sampling.draw_rows(draw, batch, sources, outputs, rule.anchor == "self")
     # γ is drawn last, so that all else of a seed is the same whether γ is a number or a range
-    if pastes:
+    if size is not None and rule.paste > 0 and sources > 1:
         spots = (outputs, sources - 1, 2) if rule.box_alpha is None else (once, 2)
         boxes = draw.uniform(sampling.BOX, *spots)
         if rule.paste != 1:
             chosen = draw.uniform(sampling.PASTED, once) < rule.paste
-    mixed = None if rule.p == 1 else draw.uniform(sampling.MIXED, outputs, 1) < rule.p
-    weights, areas = _draw_weights(rule, outputs, sources, once, pastes, draw)
+    if rule.p != 1:
+        mixed = draw.uniform(sampling.MIXED, outputs, 1) < rule.p
+    weights, areas = _draw_weights(rule, outputs, sources, once, boxes is not None, draw)
     weights = weights.to(dtype)
     if size is not None and boxes is not None:
         if areas is None:
@@ -302,34 +303,18 @@ def draw_plan(
     return _trusted_plan(rows, weights, batch, **others)
 
 
-def _draw_rows(rule: PlanRule, batch: int, outputs: int, draw: Draw) -> tuple[Tensor, int | None]:
-    """[outputs, sources], and the shift of a rotation where the host may read it."""
-    if rule.gamma is None:
-        # not min(2, …), which torch.compile cannot infer to be 2
-        sources = 2 if batch > 1 else 1
-        if rule.partner == "rotated" and sources == 2:
-            rows, shift = sampling.rotate_rows(draw, batch, outputs)
-            return rows, int(shift) if draw.on_host and checks.has_memory(shift) else None
-        width = sources
-    elif rule.sources is None or rule.sources >= batch:
-        sources = width = batch
-    else:
-        sources = rule.sources
-        width = sampling.order_width(batch, sources)
-    return sampling.draw_rows(draw, batch, sources, outputs, width, rule.anchor == "self"), None
-
-
 def _draw_weights(
     rule: PlanRule, outputs: int, sources: int, once: int, pastes: bool, draw: Draw
 ) -> tuple[Tensor, Tensor | None]:
     """[outputs or 1, sources], and the areas of CutMix's boxes, [once]."""
     gamma = rule.gamma
+    if isinstance(gamma, tuple):
+        low, high = gamma
+        gamma = low + (high - low) * draw.uniform(sampling.GAMMA, outputs)
+    elif gamma is not None:
+        gamma = sampling.precise(gamma, draw.device)
     if gamma is not None:
-        if isinstance(gamma, tuple):
-            low, high = gamma
-            gamma = low + (high - low) * draw.uniform(sampling.GAMMA, outputs)
-        weights = sampling.weigh(sampling.precise(gamma, draw.device), sources)
-        return (weights[None] if weights.ndim == 1 else weights), None
+        return sampling.weigh(gamma if gamma.ndim else gamma[None], sources), None
     cuts = pastes and rule.box_alpha is not None
     # one output uses one of the two, so they may come from the same numbers
     alphas = [rule.box_alpha if cuts and rule.paste == 1 else rule.alpha]
@@ -386,7 +371,7 @@ def zeta_rule(
     device: torch.device,
 ) -> PlanRule:
     """The rule of a ζ-mixup plan; raises if an argument is invalid."""
-    check_sizes(batch, sources, outputs)
+    checks.check_sizes(batch, sources, outputs)
     checks.check_gamma(gamma, outputs or batch, device)
     checks.check_choice("anchor", anchor, ANCHORS)
     # a range may be a list
@@ -424,29 +409,16 @@ def mixup_plan(
 
 def mixup_rule(batch: int, alpha: float, outputs: int | None, per: LamChoice) -> PlanRule:
     """The rule of a mixup plan; raises if an argument is invalid."""
-    check_sizes(batch, None, outputs)
+    checks.check_sizes(batch, None, outputs)
     checks.check_alpha("alpha", alpha)
     checks.check_choice("per", per, LAMS)
-    return PlanRule(alpha=alpha, partner="rotated", per=per)
+    return PlanRule(alpha=alpha, per=per)
 
 
 def identity_plan(
     batch_size: int, *, device: torch.device | str | int = "cpu", dtype: torch.dtype = torch.float32
 ) -> MixPlan:
     """The plan that mixes nothing: output k is sample k."""
-    checks.check_batch_size(batch_size)
+    checks.check_sizes(batch_size)
     rows = torch.arange(batch_size, device=device)[:, None]
     return _trusted_plan(rows, torch.ones(batch_size, 1, device=device, dtype=dtype), batch_size)
-
-
-def check_sizes(batch_size: int, sources: int | None, outputs: int | None) -> None:
-    checks.check_batch_size(batch_size)
-    if outputs is not None:
-        checks.check_count("outputs", outputs, 1)
-    if sources is not None:
-        checks.check_count("sources", sources, 2)
-        if sources > batch_size:
-            raise ValueError(
-                f"sources must be at most the batch size, {batch_size}, got {sources}. "
-                "Use fewer, or sources=None for the whole batch."
-            )

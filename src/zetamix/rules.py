@@ -3,6 +3,7 @@
 `rules={"image": rules.Blend(), "label": rules.OneHot(10)}` in a transform mixes any batch.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -14,7 +15,6 @@ from torch.utils import _pytree as pytree
 from zetamix.boxes import Size
 from zetamix.checks import (
     check_count,
-    check_integer,
     check_number,
     check_same_device,
     check_tensor,
@@ -23,7 +23,7 @@ from zetamix.checks import (
     is_batched,
     reads_need_sync,
 )
-from zetamix.kernels import cpu, dispatch
+from zetamix.kernels import dispatch
 from zetamix.plan import MixPlan, PlanRule, draw_plan
 from zetamix.sampling import MOST_FEW, Draw
 
@@ -70,59 +70,61 @@ class Blend:
 
     def mix(self, value: Any, plan: MixPlan, *, looked: bool = False) -> Any:
         """Mix by the plan. looked: whether the range of the values has been checked."""
+
+        def mix_leaf(leaf: Tensor) -> Tensor:
+            _check_fits("samples", leaf, plan)
+            return self._mix(leaf, plan, looked)
+
         if isinstance(value, Tensor):
-            return self._mix(value, plan, looked)
-        return pytree.tree_map(lambda leaf: self._mix(leaf, plan, looked), value)
+            return mix_leaf(value)
+        return pytree.tree_map(mix_leaf, value)
 
     def _mix(self, leaf: Tensor, plan: MixPlan, looked: bool) -> Tensor:
-        _check_fits("samples", leaf, plan)
         if leaf.dtype not in MIXABLE:
             _refuse_dtype(leaf.dtype)
         if not plan.keep_variance or not is_image(leaf.shape):
             return dispatch.mix_samples(leaf, plan)
         if self.mean is None:
             if not leaf.is_floating_point():
-                _refuse_integers(leaf.dtype)
+                how = "floating point: pass samples.float(), normalised"
+                if leaf.dtype == torch.uint8:
+                    how = "their mean: pass mean= (in [0, 1], a number or one per channel)"
+                raise TypeError(
+                    f"Keeping the variance of {leaf.dtype} images needs {how}, or "
+                    "keep_variance=False."
+                )
             return dispatch.mix_samples(leaf, plan, True)
         if leaf.is_floating_point():
             if not looked and leaf.numel():
-                _check_range(leaf)
+                check_range(leaf)
         elif leaf.dtype != torch.uint8:
             raise TypeError(f"mean needs samples in [0, 1] or of dtype uint8, got {leaf.dtype}.")
-        return dispatch.mix_samples(leaf, plan, True, self._mean_of(leaf))
-
-    def _mean_of(self, leaf: Tensor) -> Tensor:
-        """The mean in the unit of the samples, shaped to fit the channels."""
-        largest = 1 if leaf.is_floating_point() else 255
-        each = self.mean if isinstance(self.mean, Sequence) else (self.mean or 0.0,)
-        if isinstance(self.mean, Sequence) and len(each) != leaf.shape[1]:
+        means = self.mean if isinstance(self.mean, Sequence) else (self.mean,)
+        if isinstance(self.mean, Sequence) and len(means) != leaf.shape[1]:
             raise ValueError(
-                f"mean must be one number or one per channel ({leaf.shape[1]}), got {len(each)}."
+                f"mean must be one number or one per channel ({leaf.shape[1]}), got {len(means)}."
             )
-        # filled on the device: a CUDA graph cannot capture a copy from the host
-        kind = torch.promote_types(leaf.dtype, torch.float32)
-        parts = [leaf.new_full((1,), largest * number, dtype=kind) for number in each]
-        return torch.cat(parts).view(-1, *[1] * (leaf.ndim - 2))
+        return dispatch.mix_samples(leaf, plan, True, means)
 
 
-def _check_range(leaf: Tensor) -> None:
-    """Raise unless the values lie in the range that a mean is for; on a device, assert it."""
+def check_range(leaf: Tensor, *, waits: bool = False) -> None:
+    """Raise unless the values lie in [0, 1], where a mean applies; NaN passes.
+
+    waits: wait for a device to read them, rather than assert it there.
+    """
     low, high = leaf.detach().aminmax()
-    if reads_need_sync(leaf):
+    if reads_need_sync(leaf) and not waits:
         check_values((low >= 0) & (high <= 1), "mean needs samples in [0, 1].")
     elif has_memory(leaf):
-        refuse_range(float(low), float(high))
-
-
-def refuse_range(low: float, high: float) -> None:
-    """Raise unless both lie in [0, 1], where a mean applies; NaN passes."""
-    if low < 0 or high > 1:
-        bytes_as_floats = low >= 0 and high <= 255
-        hint = "Do not pass mean for normalised samples."
-        raise ValueError(
-            "mean needs samples in [0, 1] or of dtype uint8, got values from "
-            f"{low:g} to {high:g}. {'Divide them by 255.' if bytes_as_floats else hint}"
-        )
+        least, most = torch.stack([low, high]).tolist()
+        if least < 0 or most > 1:
+            hint = "Do not pass mean for normalised samples."
+            if least >= 0 and most <= 255:
+                hint = "Divide them by 255."
+            raise ValueError(
+                "mean needs samples in [0, 1] or of dtype uint8, got values from "
+                f"{least:g} to {most:g}. {hint}"
+            )
 
 
 def _refuse_dtype(dtype: torch.dtype) -> None:
@@ -137,14 +139,6 @@ def _refuse_dtype(dtype: torch.dtype) -> None:
         f"samples must be floating point of 16 bits or more, uint8, int8 or int16, got {dtype}. "
         f"{hint}"
     )
-
-
-def _refuse_integers(dtype: torch.dtype) -> None:
-    # `mean` applies to images in [0, 1] or uint8 only
-    how = "their mean: pass mean= (in [0, 1], a number or one per channel)"
-    if dtype != torch.uint8:
-        how = "floating point: pass samples.float(), normalised"
-    raise TypeError(f"Keeping the variance of {dtype} images needs {how}, or keep_variance=False.")
 
 
 @dataclass(frozen=True)
@@ -162,16 +156,20 @@ class OneHot:
     def __post_init__(self) -> None:
         check_count("num_classes", self.num_classes, 1)
         if self.ignore_index is not None:
-            check_integer("ignore_index", self.ignore_index)
+            check_count("ignore_index", self.ignore_index, -math.inf)
 
     def mix(self, value: Tensor, plan: MixPlan) -> Tensor:
         _check_fits("labels", value, plan)
+        return self._mix(value, plan)
+
+    def _mix(self, value: Tensor, plan: MixPlan) -> Tensor:
         if value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
             raise TypeError(f"Class labels must be integers, got {value.dtype}.")
         # small unsigned dtypes cannot hold every class index that they are compared with
         labels = (value if value.ndim == 1 else drop_column(value)).long()
-        readable = not reads_need_sync(labels) and has_memory(labels)
-        if readable or reads_need_sync(labels):
+        on_host = labels.is_cpu and not torch.compiler.is_compiling()
+        readable = on_host and has_memory(labels)
+        if readable or not on_host:
             self._check_range(labels, readable)
         elif is_batched(labels):
             raise TypeError(
@@ -180,7 +178,14 @@ class OneHot:
             )
         if labels.ndim > 1:
             return self._mix_dense(labels, plan)
-        return self._scatter(labels, plan) if readable else self._multiply(labels, plan)
+        if readable:
+            return self._scatter(labels, plan)
+        # the plan applied to one-hot labels; a row that is ignored is all zero
+        classes = torch.arange(self.num_classes, device=labels.device)
+        hot = labels[:, None] == classes
+        if self.ignore_index is not None:
+            hot &= classes != self.ignore_index
+        return dispatch.mix_targets(hot, plan)
 
     def _check_range(self, labels: Tensor, readable: bool) -> None:
         """Labels in [0, num_classes), or `ignore_index`: read on a CPU, asserted on a device."""
@@ -220,22 +225,14 @@ class OneHot:
         empty = weights.new_zeros(weights.shape[0], self.num_classes)
         return empty.scatter_add_(1, labels[indices], weights).float()
 
-    def _multiply(self, labels: Tensor, plan: MixPlan) -> Tensor:
-        """The plan applied to one-hot labels; a row that is ignored is all zero."""
-        classes = torch.arange(self.num_classes, device=labels.device)
-        hot = labels[:, None] == classes
-        if self.ignore_index is not None:
-            hot &= classes != self.ignore_index
-        return dispatch.mix_targets(hot, plan)
-
     def _mix_dense(self, labels: Tensor, plan: MixPlan) -> Tensor:
         if plan.size is not None and (labels.ndim < 3 or labels.shape[-2:] != plan.size):
             raise ValueError(
                 f"Masks must have the height and width of the images, {list(plan.size)}, to paste "
                 f"the same boxes, got {list(labels.shape)}. Resize them, or use ZetaMix(paste=0)."
             )
-        if plan.sources <= MOST_FEW and dispatch.mixes_on_cpu(labels, plan):
-            return cpu.add_by_class(labels, plan, self.num_classes, self.ignore_index)
+        if plan.sources <= MOST_FEW and labels.is_cpu and dispatch.is_plain(labels, plan.weights):
+            return dispatch.add_by_class(labels, plan, self.num_classes, self.ignore_index)
         # one class at a time: a one-hot tensor of all classes would double the memory
         classes = range(self.num_classes)
         layers = [(labels == k) & (k != self.ignore_index) for k in classes]
@@ -251,6 +248,9 @@ class Average:
 
     def mix(self, value: Tensor, plan: MixPlan) -> Tensor:
         _check_fits("targets", value, plan)
+        return self._mix(value, plan)
+
+    def _mix(self, value: Tensor, plan: MixPlan) -> Tensor:
         if value.is_complex():
             raise TypeError(f"Targets must be real numbers, got {value.dtype}.")
         return dispatch.mix_targets(value, plan)
@@ -265,10 +265,9 @@ class FromAnchor:
     """
 
     def mix(self, value: Any, plan: MixPlan) -> Any:
-        if isinstance(value, (list, tuple)):
-            _check_length("a FromAnchor entry", len(value), plan)
-            return [value[k] for k in plan.anchors().tolist()]
         _check_fits("a FromAnchor entry", value, plan)
+        if isinstance(value, (list, tuple)):
+            return [value[k] for k in plan.anchors().tolist()]
         return value.index_select(0, plan.anchors())
 
 
@@ -299,7 +298,8 @@ def check_pair(samples: Any, labels: Any) -> Tensor:
             f"samples and labels must have the same length, got {first.shape[0]} samples "
             f"and {labels.shape[0]} labels.{hint}"
         )
-    check_same_device("samples", first, "labels", labels)
+    if first.device != labels.device:
+        check_same_device("samples", first, "labels", labels)
     return first
 
 
@@ -307,7 +307,7 @@ def mix_pair(
     samples: Any,
     labels: Tensor,
     blend: Blend,
-    target: Rule,
+    target: OneHot | Average,
     rule: PlanRule,
     draw: Draw,
     *,
@@ -316,8 +316,8 @@ def mix_pair(
 ) -> tuple[Any, Tensor]:
     """Draw a plan and mix samples and labels; on a GPU in one launch where a kernel can.
 
-    size: (height, width) of the images to paste into. The range of the samples must have been
-        checked.
+    size: (height, width) of the images to paste into. The pair (`check_pair`) and the range of the
+        samples must have been checked.
     """
     batch = labels.shape[0]
     on_gpu = isinstance(samples, Tensor) and samples.is_cuda and outputs in (None, batch)
@@ -327,32 +327,34 @@ def mix_pair(
         pair = dispatch.mix_labelled(samples, labels, *classes, rule, keeps, size, blend.mean, draw)
         if pair is not None:
             return pair
-    dtype = torch.float64 if labels.dtype == torch.float64 else plan_dtype(samples)
+    if not isinstance(samples, Tensor):
+        dtype = plan_dtype((samples, labels))
+        plan = draw_plan(rule, batch, draw, outputs=outputs, size=size, dtype=dtype)
+        return blend.mix(samples, plan, looked=True), target.mix(labels, plan)
+    dtype = torch.float64 if torch.float64 in (samples.dtype, labels.dtype) else torch.float32
     plan = draw_plan(rule, batch, draw, outputs=outputs, size=size, dtype=dtype)
-    return blend.mix(samples, plan, looked=True), target.mix(labels, plan)
+    return blend._mix(samples, plan, True), target._mix(labels, plan)
 
 
 def plan_dtype(batch: object) -> torch.dtype:
     """The dtype of the weights: float64 if any tensor of the batch is float64, else float32."""
-    for leaf in [batch] if isinstance(batch, Tensor) else pytree.tree_leaves(batch):
+    for leaf in pytree.tree_leaves(batch):
         if isinstance(leaf, Tensor) and leaf.dtype == torch.float64:
             return torch.float64
     return torch.float32
 
 
-def _check_fits(name: str, value: Tensor, plan: MixPlan) -> None:
-    """Raise unless the plan can be applied to the tensor."""
-    _check_length(name, check_tensor(name, value).shape[0], plan)
-    if value.device != plan.indices.device:
-        raise ValueError(
-            f"The plan is on {plan.device}, but {name} is on {value.device}. Move one with .to()."
-        )
-
-
-def _check_length(name: str, length: int, plan: MixPlan) -> None:
+def _check_fits(name: str, value: Any, plan: MixPlan) -> None:
+    """Raise unless the plan can be applied to the tensor or, for FromAnchor, the list."""
+    is_list = isinstance(value, (list, tuple)) and name.endswith("entry")
+    length = len(value) if is_list else check_tensor(name, value).shape[0]
     if length != plan.batch_size:
         raise ValueError(
             f"The plan was made for a batch of {plan.batch_size}, but {name} has {length} rows."
+        )
+    if not is_list and value.device != plan.device:
+        raise ValueError(
+            f"The plan is on {plan.device}, but {name} is on {value.device}. Move one with .to()."
         )
 
 
@@ -362,10 +364,14 @@ def drop_column(labels: Tensor) -> Tensor:
     return labels.squeeze(1) if labels.ndim != 3 and labels.shape[1:2] == (1,) else labels
 
 
-def infer_rule(labels: Tensor, num_classes: int | None, ignore_index: int | None = None) -> Rule:
-    """The rule for labels of this dtype and shape; raises if they are ambiguous."""
+def infer_rule(labels: Tensor, hot: OneHot | None) -> OneHot | Average:
+    """The rule for labels of this dtype and shape; raises if they are ambiguous.
+
+    hot: the rule for class indices, where their number is known.
+    """
     if not isinstance(labels, Tensor) or labels.ndim == 0:
         _refuse_labels(labels)
+    num_classes = None if hot is None else hot.num_classes
     if labels.is_floating_point() or labels.dtype == torch.bool:
         if num_classes is not None and (labels.ndim < 2 or labels.shape[1] != num_classes):
             hint = "For regression, do not pass num_classes."
@@ -380,12 +386,12 @@ def infer_rule(labels: Tensor, num_classes: int | None, ignore_index: int | None
                 f"{hint}"
             )
         return Average()
-    if num_classes is None:
+    if hot is None:
         raise ValueError(
             f"Integer labels ({labels.dtype}) need num_classes to become soft targets. "
             "For regression, pass labels.float()."
         )
-    if labels.ndim == 2 and labels.shape[1] == num_classes and num_classes > 1:
+    if labels.ndim == 2 and labels.shape[1] == hot.num_classes > 1:
         # one-hot or multi-hot integers
         return Average()
     if labels.ndim == 2 and labels.shape[1] != 1:
@@ -394,7 +400,7 @@ def infer_rule(labels: Tensor, num_classes: int | None, ignore_index: int | None
             "labels.float() for multi-hot labels, or rules=(Blend(), OneHot(...)) "
             "for dense ones."
         )
-    return OneHot(num_classes, ignore_index)
+    return hot
 
 
 def _refuse_labels(labels: object) -> None:

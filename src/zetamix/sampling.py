@@ -77,25 +77,22 @@ class Draw:
         work on the device. A captured CUDA graph or a traced function draws it on the device: torch
         advances its generators between replays, so each replay gets a new one.
         """
-        if self._origin is None:
-            if reads_generator_on_host(self.device):
-                self._origin = None, _triton_stable_int(self._advance_generator())
-            else:
-                self._origin = self._randint(1), _triton_stable_int(mix64(self.offset))
+        if self._origin is None and reads_generator_on_host(self.device):
+            generator = self.generator
+            if generator is None:
+                torch.cuda.init()  # type: ignore[no-untyped-call]
+                index = self.device.index
+                index = torch.cuda.current_device() if index is None else index
+                generator = torch.cuda.default_generators[index]
+            with _generator_lock:
+                position = generator.get_offset()
+                # torch's offset counts numbers, and one step of its generator makes four
+                generator.set_offset(position + 4)
+            seed = mix64(generator.initial_seed() + position * GOLDEN + self.offset)
+            self._origin = None, _triton_stable_int(seed)
+        elif self._origin is None:
+            self._origin = self._randint(1), _triton_stable_int(mix64(self.offset))
         return self._origin
-
-    def _advance_generator(self) -> int:
-        generator = self.generator
-        if generator is None:
-            torch.cuda.init()  # type: ignore[no-untyped-call]
-            index = self.device.index
-            index = torch.cuda.current_device() if index is None else index
-            generator = torch.cuda.default_generators[index]
-        with _generator_lock:
-            position = generator.get_offset()
-            # torch's offset counts numbers, and one step of its generator makes four
-            generator.set_offset(position + 4)
-        return mix64(generator.initial_seed() + position * GOLDEN + self.offset)
 
     def _randint(self, *shape: int) -> Tensor:
         # tracing with symbolic sizes fails if `generator` is passed, even as None
@@ -169,48 +166,39 @@ def order_width(batch: int, sources: int) -> int:
     """
     # while tracing, do not branch on the batch size: every size would be recompiled
     if torch.compiler.is_compiling():
-        few = sources <= 32
+        few = not holds_for_all_sizes(sources == batch) and sources <= 32
     else:
         few = sources <= MOST_FEW or sources * 16 <= batch
     return sources if few else batch
 
 
-def draw_rows(
-    draw: Draw, batch: int, sources: int, outputs: int, width: int, own_anchor: bool
-) -> Tensor:
+def draw_rows(draw: Draw, batch: int, sources: int, outputs: int, own_anchor: bool) -> Tensor:
     """Draw [outputs, sources] distinct batch rows, uniform over all orders.
 
-    width: `order_width(batch, sources)`. own_anchor: output k begins with row k.
+    own_anchor: output k begins with row k.
     """
     anchors = torch.arange(outputs, device=draw.device) % batch if own_anchor else None
-    # in a traced function, one graph for all batch sizes: do not branch on a comparison of sizes
-    by_keys = holds_for_all_sizes(width == batch)
-    if by_keys and (torch.compiler.is_compiling() or sources > MOST_FEW):
-        return _order_by_keys(draw.integers(ORDER, outputs, batch), sources, anchors)
+    by_keys = False
+    if torch.compiler.is_compiling() or sources > MOST_FEW:
+        # in a traced function, one graph for all batch sizes: do not branch on their comparison
+        by_keys = holds_for_all_sizes(order_width(batch, sources) == batch)
+    if by_keys:
+        # the batch rows of each output sorted by random keys
+        keys = draw.integers(ORDER, outputs, batch)
+        if anchors is not None:
+            keys = keys.scatter(1, anchors[:, None], KEY_LIMIT)
+        if sources == batch:
+            return keys.argsort(dim=1, descending=True)
+        return keys.topk(sources, dim=1, sorted=True).indices
+    # The digits of a Lehmer code: digit t counts the rows below the t-th choice among those not
+    # chosen yet. Codes and ordered choices correspond one to one, so uniform digits give uniform
+    # orders
     limits = torch.arange(batch, batch - sources, -1, device=draw.device)
-    return _order_by_digits(draw.below(limits, outputs, sources), anchors)
-
-
-def _order_by_keys(keys: Tensor, sources: int, anchors: Tensor | None) -> Tensor:
-    """Sort the batch rows of each output by random keys."""
-    if anchors is not None:
-        keys = keys.scatter(1, anchors[:, None], KEY_LIMIT)
-    if keys.shape[1] == sources:
-        return keys.argsort(dim=1, descending=True)
-    return keys.topk(sources, dim=1, sorted=True).indices
-
-
-def _order_by_digits(digits: Tensor, anchors: Tensor | None) -> Tensor:
-    """Decode the digits of a Lehmer code, [outputs, sources].
-
-    Digit t counts the rows below the t-th choice among those not chosen yet. Codes and ordered
-    choices correspond one to one, so uniform digits give uniform orders.
-    """
-    columns = list(digits.unbind(1))
+    columns = list(draw.below(limits, outputs, sources).unbind(1))
     if anchors is not None:
         columns[0] = anchors
-    for rank in range(len(columns) - 2, -1, -1):
-        for later in range(rank + 1, len(columns)):
+    for rank in range(sources - 2, -1, -1):
+        for later in range(rank + 1, sources):
             columns[later] = columns[later] + (columns[later] >= columns[rank])
     return torch.stack(columns, 1)
 
@@ -274,16 +262,12 @@ def process_stream(
     worker = None
     if generator is not None and not torch.compiler.is_compiling():
         worker = torch.utils.data.get_worker_info()
-    first = process_rank(home_rank) if stream is None else stream
-    return first + (0 if worker is None else worker.seed << 20)
-
-
-def process_rank(home_rank: int = 0) -> int:
-    """The rank of this process: from its process group, its launcher, or `home_rank`."""
-    if HAS_PROCESS_GROUPS and torch.distributed.is_initialized():
-        return torch.distributed.get_rank()
-    # a spawned loader worker has no process group
-    return home_rank if LAUNCHED_RANK is None else LAUNCHED_RANK
+    if stream is None:
+        stream = home_rank if LAUNCHED_RANK is None else LAUNCHED_RANK
+        # a spawned loader worker has no process group
+        if HAS_PROCESS_GROUPS and torch.distributed.is_initialized():
+            stream = torch.distributed.get_rank()
+    return stream + (0 if worker is None else worker.seed << 20)
 
 
 def _scramble(z: Tensor) -> Tensor:

@@ -38,38 +38,36 @@ from zetamix.rules import (
     Blend,
     OneHot,
     check_pair,
+    check_range,
     infer_rule,
     is_image,
     mix_pair,
     plan_dtype,
-    refuse_range,
 )
-from zetamix.sampling import Draw, process_rank, process_stream
+from zetamix.sampling import Draw, process_stream
 
 NOT_SET = -1.0
 # the mean of a smaller batch is too noisy to judge
 LEAST_CENTRED = 16
 # what a state_dict holds, and what versions before 0.2 wrote beside it
 SAVED = ("epoch", "generator", "enabled", "p", "gamma_low", "gamma_high")
-# the attributes that can be set at any time; all others are fixed when a transform is made
-CHANGING = ("enabled", "p", "gamma", "training")
+# beside γ, the attributes that can be set at any time; others are fixed when a transform is made
+CHANGING = ("enabled", "p", "training")
 
 _is_unit = partial(checks.check_number, low=0, high=1)
 CHECKS: dict[str, Callable[[str, Any], None]] = {
-    "num_classes": partial(checks.check_count, least=1),
-    "ignore_index": checks.check_integer,
+    "ignore_index": partial(checks.check_count, least=-math.inf),
     "generator": lambda _, value: checks.check_generator(value),
     "stream": partial(checks.check_count, least=0),
     "sources": partial(checks.check_count, least=2),
     "anchor": partial(checks.check_choice, choices=ANCHORS),
     "per": partial(checks.check_choice, choices=LAMS),
-    "keep_variance": checks.check_flag,
-    "enabled": checks.check_flag,
     "until": checks.check_until,
+    **dict.fromkeys(("enabled", "training", "keep_variance"), checks.check_flag),
     **dict.fromkeys(("p", "paste", "switch_prob"), _is_unit),
     **dict.fromkeys(("alpha", "mixup_alpha", "cutmix_alpha"), checks.check_alpha),
 }
-MAY_BE_NONE = ("num_classes", "ignore_index", "generator", "stream", "sources")
+MAY_BE_NONE = ("ignore_index", "generator", "stream", "sources")
 
 
 class Controls(NamedTuple):
@@ -84,12 +82,6 @@ class Controls(NamedTuple):
     gamma_low: float = NOT_SET
     """γ of this epoch, where it is not that of the rule: one number, or a range up to the next."""
     gamma_high: float = NOT_SET
-
-
-def _mixes(controls: Controls) -> bool:
-    """Whether anything is mixed now."""
-    on = controls.enabled and controls.training and controls.before_until
-    return bool(on and controls.p > 0)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -117,9 +109,9 @@ class BatchMix(nn.Module):
     needs_images: ClassVar[bool] = False
     """Whether samples must be images, because boxes are pasted that no other samples have."""
 
-    def _make_rule(self) -> PlanRule:
-        """What is drawn, by the options of the class."""
-        raise NotImplementedError
+    def _boxes(self) -> dict[str, float]:
+        """The options of boxes in the rule of the plans, where the class names them otherwise."""
+        return {}
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -138,16 +130,22 @@ class BatchMix(nn.Module):
             if hasattr(self, name) and (value is not None or name not in MAY_BE_NONE):
                 check(name, value)
         self._blend = Blend(mean)
+        if mean is not None:
+            self.mean = self._blend.mean
+        classes = self.num_classes
+        self._one_hot = None if classes is None else OneHot(classes, self.ignore_index)
         self._home_rank = 0
         self._own = Controls(p=float(self.p))
         self._schedule: GammaSchedule | None = None
-        rule = self._make_rule()
+        self._warned = False
         self._start()
-        if hasattr(self, "gamma"):
-            given: Any = self.gamma
-            self._schedule = given if callable(given) else None
-            rule = replace(rule, gamma=self._use_gamma(given(0) if callable(given) else given))
-        self._rule = rule
+        names = [option.name for option in fields(PlanRule) if hasattr(self, option.name)]
+        options = {name: getattr(self, name) for name in names} | self._boxes()
+        if "gamma" in options:
+            gamma = options["gamma"]
+            self._schedule = gamma if callable(gamma) else None
+            options["gamma"] = self._use_gamma(gamma(0) if callable(gamma) else gamma)
+        self._rule = PlanRule(**options)
 
     def _start(self) -> None:
         """What every object has for itself, also a copy."""
@@ -161,9 +159,23 @@ class BatchMix(nn.Module):
         # the rule is the last attribute that the constructor sets
         if "_rule" not in self.__dict__ or name.startswith("_"):
             super().__setattr__(name, value)
-        elif name in CHANGING and hasattr(self, name):
-            self._change(name, value)
-        elif name in (options := [option.name for option in fields(self)]):
+            return
+        options = [option.name for option in fields(self)]
+        if name == "gamma" and name in options:
+            if isinstance(value, Tensor) or callable(value):
+                raise TypeError(
+                    "gamma can be set to a number or a range (low, high), got "
+                    f"{type(value).__name__}, which running loader workers would not see. Pass it "
+                    "to the constructor."
+                )
+            self._use_gamma(value)
+            self._schedule = None
+            return
+        if name in CHANGING:
+            CHECKS[name](name, value)
+            value = float(value) if name == "p" else bool(value)
+            self._control(**{name: value})
+        elif name in options:
             raise AttributeError(
                 f"{name} is fixed when a transform is made, because running loader workers would "
                 f"not see a change. Make a new {type(self).__name__}({name}=...)."
@@ -174,26 +186,7 @@ class BatchMix(nn.Module):
                 f"{type(self).__name__} has no attribute {name!r}; its options: "
                 f"{', '.join(sorted(options))}."
             )
-        else:
-            super().__setattr__(name, value)
-
-    def _change(self, name: str, value: Any) -> None:
-        """Set an attribute, and the controls that running loader workers read."""
-        if name == "gamma":
-            if isinstance(value, Tensor) or callable(value):
-                raise TypeError(
-                    "gamma can be set to a number or a range (low, high), got "
-                    f"{type(value).__name__}, which running loader workers would not see. Pass it "
-                    "to the constructor."
-                )
-            self._use_gamma(value)
-            self._schedule = None
-            return
-        if name != "training":
-            CHECKS[name](name, value)
-        value = float(value) if name == "p" else bool(value)
         super().__setattr__(name, value)
-        self._control(**{name: value})
 
     def _use_gamma(self, gamma: Any, **controls: float) -> Gamma:
         """Mix with this γ from now on; sets other controls with it."""
@@ -230,7 +223,7 @@ class BatchMix(nn.Module):
     @property
     def mixing(self) -> bool:
         """Whether batches are mixed now: enabled, in train mode, before `until`, and p above 0."""
-        return _mixes(self._read_controls())
+        return self._rule_now() is not None
 
     def set_epoch(self, epoch: int, epochs: int | None = None) -> None:
         """Set the epoch, from 0; of `epochs`, the first `mixed_epochs(epochs)` are mixed.
@@ -289,55 +282,58 @@ class BatchMix(nn.Module):
 
         Entries behind the labels are returned as they are. Other batches need `rules`.
         """
-        controls = self._read_controls()
-        given = samples if labels is ... else (samples, labels, *rest)
         if self.rules is None and type(samples) is Tensor is type(labels) and not rest:
-            return self._mix_pair(samples, labels, controls)
+            return self._mix_pair(samples, labels)
+        given = samples if labels is ... else (samples, labels, *rest)
         if self.rules is None and isinstance(given, Tensor):
             given = (given,)
         batch = batches.as_tensors(given, coordinates=self.rules is not None)
-        mixed = self._mix_batch(batch, controls)
+        by_rules = self.rules is not None
+        mixed = self._mix_by_rules(batch, self.rules) if by_rules else self._mix_batch(batch)
         return mixed if batch is given else batches.in_kind_of(given, mixed)
 
-    def _mix_pair(
-        self, samples: Tensor, labels: Tensor, controls: Controls
-    ) -> tuple[Tensor, Tensor]:
-        target = infer_rule(labels, self.num_classes, self.ignore_index)
+    def _mix_pair(self, samples: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        target = infer_rule(labels, self._one_hot)
         check_pair(samples, labels)
         batch, device = samples.shape[0], samples.device
-        if not _mixes(controls):
+        rule = self._rule_now()
+        if rule is None:
             alone = identity_plan(batch, device=device, dtype=plan_dtype((samples, labels)))
             return samples, target.mix(labels, alone)
         size = self._size_of([(samples, self._blend)])
-        rule, draw = self._rule_now(controls, batch, device), self._draw(device)
+        draw = self._draw(rule, batch, device)
         return mix_pair(samples, labels, self._blend, target, rule, draw, size=size)
 
-    def _mix_batch(self, batch: Any, controls: Controls) -> Any:
-        """Mix a batch of tensors by the rules, or by those that its entries suggest."""
-        if self.rules is not None:
-            return self._mix_by_rules(batch, self.rules, controls)
-        classes = self.num_classes, self.ignore_index
-        names = batches.find_pair(batch, self._blend, *classes, type(self).__name__)
+    def _mix_batch(self, batch: Any) -> Any:
+        """Mix a batch of tensors by the rules that its entries suggest."""
+        names = batches.find_pair(batch, self._blend, self._one_hot, type(self).__name__)
         if len(batch) > 2 and self._rule.anchor == "random":
             raise ValueError(
                 'With anchor="random" an output begins with another sample than its own, '
                 "so entries behind the labels need a rule: pass rules=."
             )
-        samples, labels = (batch[name] for name in names)
+        samples, labels = batch[names[0]], batch[names[1]]
         if type(samples) is Tensor:
-            mixed = self._mix_pair(samples, labels, controls)
+            mixed = self._mix_pair(samples, labels)
         else:
-            rules = self._blend, infer_rule(labels, *classes)
+            rules = self._blend, infer_rule(labels, self._one_hot)
             check_pair(samples, labels)
-            mixed = self._mix_by_rules((samples, labels), rules, controls)
-        return batches.with_pair(batch, mixed, names)
+            mixed = self._mix_by_rules((samples, labels), rules)
+        if isinstance(batch, dict):
+            return {**batch, names[0]: mixed[0], names[1]: mixed[1]}
+        return batches.in_form_of(batch, [*mixed, *batch[2:]])
 
-    def _mix_by_rules(self, batch: Any, rules: Rules, controls: Controls) -> Any:
+    def _mix_by_rules(self, batch: Any, rules: Any) -> Any:
         first = batches.check_first_tensor(batch)
-        mixes = _mixes(controls)
-        size = self._size_of(batches.blended_leaves(batch, rules)) if mixes else None
-        plan = self._plan(controls, first.shape[0], size, first.device, plan_dtype(batch))
-        return batches.mix_tree(batch, rules, plan, mixes=mixes)
+        size, device, dtype = first.shape[0], first.device, plan_dtype(batch)
+        rule = self._rule_now()
+        if rule is None:
+            plan = identity_plan(size, device=device, dtype=dtype)
+        else:
+            image = self._size_of(batches.blended_leaves(batch, rules))
+            draw = self._draw(rule, size, device)
+            plan = draw_plan(rule, size, draw, size=image, dtype=dtype)
+        return batches.mix_tree(batch, rules, plan, mixes=rule is not None)
 
     def collate(self, samples: list[Any]) -> Any:
         """Collate and mix: pass `transform.collate` to a DataLoader as its `collate_fn`."""
@@ -355,41 +351,39 @@ class BatchMix(nn.Module):
 
         size: (height, width) of the images to paste into; without it all outputs are blended.
         """
-        checks.check_batch_size(batch_size)
+        checks.check_sizes(batch_size)
         checks.check_weights_dtype(dtype)
         if size is not None or self.needs_images:
             size = check_size(size)
-        return self._plan(self._read_controls(), batch_size, size, device, dtype)
-
-    def _plan(
-        self,
-        controls: Controls,
-        batch_size: int,
-        size: Size | None,
-        device: torch.device | str,
-        dtype: torch.dtype,
-    ) -> MixPlan:
-        if not _mixes(controls):
+        rule = self._rule_now()
+        if rule is None:
             return identity_plan(batch_size, device=device, dtype=dtype)
-        draw = self._draw(device)
-        rule = self._rule_now(controls, batch_size, draw.device)
-        return draw_plan(rule, batch_size, draw, size=size, dtype=dtype)
+        return draw_plan(
+            rule, batch_size, self._draw(rule, batch_size, device), size=size, dtype=dtype
+        )
 
-    def _draw(self, device: torch.device | str) -> Draw:
+    def _draw(self, rule: PlanRule, batch_size: int, device: torch.device | str) -> Draw:
+        """The random numbers of one call."""
         generator = self.generator
-        return Draw(generator, process_stream(generator, self._home_rank, self.stream), device)
+        draw = Draw(generator, process_stream(generator, self._home_rank, self.stream), device)
+        if isinstance(rule.gamma, Tensor):
+            checks.check_gamma(rule.gamma, batch_size, draw.device)
+        return draw
 
-    def _rule_now(self, controls: Controls, batch_size: int, device: torch.device) -> PlanRule:
-        """The rule of the transform with the controls of this call."""
+    def _rule_now(self) -> PlanRule | None:
+        """What is drawn now; None if nothing is mixed. A call reads the controls here, once."""
+        controls = self._own if self._block is None else self._read_controls()
+        on = controls.enabled and controls.training and controls.before_until
+        if not (on and controls.p > 0):
+            return None
         rule, gamma = self._rule, self._rule.gamma
         if controls.gamma_low != NOT_SET:
             low, high = controls.gamma_low, controls.gamma_high
             gamma = low if high == NOT_SET else (low, high)
         elif self._schedule is not None:
             gamma = self._schedule(int(controls.epoch))
-        if isinstance(gamma, Tensor):
-            checks.check_gamma(gamma, batch_size, device)
-        elif not isinstance(rule.gamma, Tensor) and (gamma, controls.p) == (rule.gamma, rule.p):
+        tensors = isinstance(gamma, Tensor) or isinstance(rule.gamma, Tensor)
+        if not tensors and (gamma, controls.p) == (rule.gamma, rule.p):
             return rule
         return replace(rule, gamma=gamma, p=controls.p)
 
@@ -399,25 +393,24 @@ class BatchMix(nn.Module):
             self._look(leaves)
         if self._rule.paste == 0:
             return None
-        shapes = [leaf.shape for leaf, _ in leaves]
-        can_paste = (lambda shape: len(shape) >= 4) if self.needs_images else is_image
-        images = [shape for shape in shapes if can_paste(shape)]
-        sizes = {(shape[-2], shape[-1]) for shape in images}
+        sizes = set()
+        for leaf, _ in leaves:
+            if is_image(leaf.shape) or (self.needs_images and leaf.ndim >= 4):
+                sizes.add((leaf.shape[-2], leaf.shape[-1]))
         if len(sizes) == 1:
             return sizes.pop()
         if not self.needs_images:
             # one box cannot cover the same part of images of different sizes
             return None
-        listed = ", ".join(str(list(shape)) for shape in images or shapes) or "none"
-        name, advice = type(self).__name__, "Use ZetaMix, ZetaMixup or Mixup for other data."
+        images = [leaf.shape for leaf, _ in leaves if leaf.ndim >= 4]
+        shapes = images or [leaf.shape for leaf, _ in leaves]
+        listed = ", ".join(str(list(shape)) for shape in shapes) or "none"
+        needs = "boxes into images [batch, channels, height, width]"
         if images:
-            raise ValueError(
-                f"{name} pastes the same boxes into all images of a sample, which must have one "
-                f"size, got {listed}. Resize them. {advice}"
-            )
+            needs = "the same boxes into all images of a sample, which must have one size"
         raise ValueError(
-            f"{name} pastes boxes into images [batch, channels, height, width], got {listed}. "
-            f"{advice}"
+            f"{type(self).__name__} pastes {needs}, got {listed}. "
+            f"{'Resize them. ' if images else ''}Use ZetaMix, ZetaMixup or Mixup for other data."
         )
 
     def _look(self, leaves: Sequence[tuple[Tensor, Blend]]) -> None:
@@ -493,7 +486,7 @@ class BatchMix(nn.Module):
     def __getstate__(self) -> dict[str, Any]:
         # a spawned loader worker can neither receive a generator (pytorch/pytorch#146828) nor know
         # its parent's rank
-        state = {**self.__dict__, "_home_rank": process_rank(self._home_rank)}
+        state = {**self.__dict__, "_home_rank": process_stream(None, self._home_rank)}
         if self.generator is not None:
             numbers = bytes(self.generator.get_state().tolist())
             state["generator"] = (str(self.generator.device), numbers)
@@ -533,10 +526,8 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_share_all)
 
 
-def _is_exporting() -> bool:
-    """Whether torch.export traces: an exported program has no operators of ours."""
-    exporting = getattr(torch.compiler, "is_exporting", None)
-    return exporting is not None and bool(exporting())
+# whether torch.export traces: an exported program has no operators of ours
+_is_exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", lambda: False)
 
 
 @torch.library.custom_op("zetamix::look_once", mutates_args=())
@@ -561,24 +552,24 @@ def _check_values(leaf: Tensor, has_mean: bool) -> bool:
     """
     if leaf.numel() == 0:
         return False
+    if has_mean:
+        check_range(leaf, waits=True)
+        return False
     samples = leaf.detach().float()
     low, high = samples.aminmax()
-    if has_mean:
-        refuse_range(*torch.stack([low, high]).tolist())
-        return False
     far, count = (low >= 0) & (high > 0), len(samples)
     if count >= LEAST_CENTRED:
         # per channel: within half a standard deviation plus four standard errors of 0
         deviation, mean = torch.std_mean(samples, [0, *range(2, samples.ndim)])
         far = far | (mean.abs() > (0.5 + 4 / math.sqrt(count)) * deviation).any()
-    warns = bool(far)
-    if warns:
-        checks.warn(
-            "The samples are not normalised: their mean is far from 0, and keeping their variance "
-            "would scale it as well. Normalise each channel first, or pass mean= (in rules, "
-            "Blend(mean=...)), or keep_variance=False."
-        )
-    return warns
+    if not far:
+        return False
+    checks.warn(
+        "The samples are not normalised: their mean is far from 0, and keeping their variance "
+        "would scale it as well. Normalise each channel first, or pass mean= (in rules, "
+        "Blend(mean=...)), or keep_variance=False."
+    )
+    return True
 
 
 def _warn_of_shape(shape: torch.Size, needs_images: bool) -> None:
@@ -633,12 +624,6 @@ class ZetaMix(BatchMix):
     mean: float | Sequence[float] | None = None
     until: float = 0.8
 
-    def _make_rule(self) -> PlanRule:
-        self.mean = self._blend.mean
-        return PlanRule(
-            sources=self.sources, p=self.p, paste=self.paste, keep_variance=bool(self.keep_variance)
-        )
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ZetaMixup(BatchMix):
@@ -672,10 +657,6 @@ class ZetaMixup(BatchMix):
     gamma: Gamma | GammaSchedule = 2.8
     sources: int | None = None
     anchor: AnchorChoice = "self"
-
-    def _make_rule(self) -> PlanRule:
-        self._warned = False
-        return PlanRule(sources=self.sources, anchor=self.anchor, p=self.p)
 
     def _check_gamma(self, gamma: Gamma) -> None:
         """Raise if γ is invalid, and warn once if it is below the dominance threshold."""
@@ -714,9 +695,6 @@ class Mixup(BatchMix):
     alpha: float = 1.0
     per: LamChoice = "sample"
 
-    def _make_rule(self) -> PlanRule:
-        return PlanRule(alpha=self.alpha, partner="rotated", per=self.per, p=self.p)
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CutMix(BatchMix):
@@ -742,8 +720,8 @@ class CutMix(BatchMix):
     per: LamChoice = "batch"
     needs_images = True
 
-    def _make_rule(self) -> PlanRule:
-        return PlanRule(partner="rotated", per=self.per, p=self.p, paste=1.0, box_alpha=self.alpha)
+    def _boxes(self) -> dict[str, float]:
+        return {"paste": 1.0, "box_alpha": self.alpha}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -767,15 +745,9 @@ class MixupOrCutMix(BatchMix):
     per: LamChoice = "batch"
     needs_images = True
 
-    def _make_rule(self) -> PlanRule:
-        return PlanRule(
-            alpha=self.mixup_alpha,
-            partner="rotated",
-            per=self.per,
-            p=self.p,
-            paste=self.switch_prob,
-            box_alpha=self.cutmix_alpha,
-        )
+    def _boxes(self) -> dict[str, float]:
+        boxes = {"paste": self.switch_prob, "box_alpha": self.cutmix_alpha}
+        return {"alpha": self.mixup_alpha, **boxes}
 
 
 class LabelSmoothing(nn.Module):

@@ -58,7 +58,7 @@ def test_text_becomes_a_method_with_one_label_and_its_transform(text, label, opt
     assert (method.label, str(method)) == (label, label)
     assert dict(method.options) == {**dict(method.options), **options}
     for name, default in OPTIONS[method.name].items():
-        assert method.option(name) == dict(method.options).get(name, default)
+        assert method.values[name] == dict(method.options).get(name, default)
     again = parse(method.label)
     assert (again, hash(again)) == (method, hash(method))
     # the full label spells every option
@@ -75,7 +75,11 @@ def test_text_becomes_a_method_with_one_label_and_its_transform(text, label, opt
 def test_until_and_sources_of_a_method():
     given = ("none", "smoothing", "zeta", "zetamix:until=0.8")
     assert [parse(text).until for text in given] == [1.0, 1.0, 1.0, 0.8]
-    assert [parse(text).sources for text in ("mixup", "zeta", "zetamix")] == [None, None, 2]
+    assert [parse(text).values.get("sources") for text in ("mixup", "zeta", "zetamix")] == [
+        None,
+        None,
+        2,
+    ]
     assert parse("zeta") == parse("zeta:2.8") == parse("zeta:sources=all,gamma=2.80")
     assert Method("zeta") == parse("zeta")
     assert set(OPTIONS) == {"none", *BUILDERS}

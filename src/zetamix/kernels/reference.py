@@ -26,34 +26,26 @@ def mix_rows(
     moved, mean: [outputs] and [features] or [1]: moved[k] · mean is added to output k, and the
         outputs are clipped to the range of images, [0, 1] or [0, 255].
     """
+    sources, batch = indices.shape[1], rows.shape[0]
+    # the matrix is faster until it is larger than the rows
+    gathers = sources * 64 <= batch
+    if torch.compiler.is_compiling():
+        # only by the number of sources, if it is fixed: one graph for all batch sizes
+        gathers = holds_for_all_sizes(sources <= 32) and not holds_for_all_sizes(sources == batch)
+    wide = rows.to(weights.dtype)
     # autocast would run the product in half precision; the meta device does not know it
     kind = rows.device.type
     with nullcontext() if kind == "meta" else torch.autocast(kind, enabled=False):
-        if _is_sparse(indices, rows):
-            mixed = gather_rows(rows.to(weights.dtype), indices, weights)
+        if gathers:
+            mixed = wide.index_select(0, indices[:, 0]) * weights[:, :1]
+            for rank in range(1, sources):
+                mixed = mixed + wide.index_select(0, indices[:, rank]) * weights[:, rank, None]
         else:
-            matrix = weights.new_zeros(indices.shape[0], rows.shape[0])
-            mixed = matrix.scatter_add(1, indices, weights) @ rows.to(weights.dtype)
+            matrix = weights.new_zeros(indices.shape[0], batch)
+            mixed = matrix.scatter_add(1, indices, weights) @ wide
     if moved is not None and mean is not None:
         mixed = (mixed + moved[:, None] * mean).clamp(0, range_end(rows.dtype))
     return narrow(mixed, rows.dtype)
-
-
-def _is_sparse(indices: Tensor, rows: Tensor) -> bool:
-    """Whether to gather the sources: the matrix is faster until it is larger than the rows."""
-    sources, batch = indices.shape[1], rows.shape[0]
-    if not torch.compiler.is_compiling():
-        return sources * 64 <= batch
-    # only by the number of sources, if it is fixed: one graph for all batch sizes
-    return holds_for_all_sizes(sources <= 32) and not holds_for_all_sizes(sources == batch)
-
-
-def gather_rows(rows: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
-    """A sum over ranks, for few sources, without an [outputs, batch] matrix."""
-    mixed = rows.index_select(0, indices[:, 0]) * weights[:, :1]
-    for rank in range(1, indices.shape[1]):
-        mixed = mixed + rows.index_select(0, indices[:, rank]) * weights[:, rank : rank + 1]
-    return mixed
 
 
 def paste(mixed: Tensor, samples: Tensor, indices: Tensor, boxes: Tensor) -> Tensor:

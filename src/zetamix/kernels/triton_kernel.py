@@ -62,27 +62,6 @@ def _draw_gamma(seed, row, gamma_p, gammas):
 
 
 @triton.jit
-def _draw_lam(seed, row, alpha):
-    """λ ~ Beta(α, α) and 1 − λ, as `sampling.draw_lam`, in a form that does not overflow."""
-    radius = _uniform(seed, LAM + 2 * row)
-    first, second = radius, 1 - radius
-    # Beta(1, 1) is the uniform distribution
-    if alpha != 1:
-        x = 3.141592653589793 * (_uniform(seed, LAM + 2 * row + 1) - 0.5)
-        # the sine by its series up to x^11, to 6e-8: Triton's takes more registers than all else
-        y = x * x
-        series = -1.984126984e-4 + y * (2.755731922e-6 - y * 2.505210839e-8)
-        sine = x + x * y * (-0.1666666667 + y * (8.333333333e-3 + y * series))
-        # with v = u^(1/α), Student's t of `sampling._beta` has t² = sin² · (1 − v) / v
-        v = tl.maximum(tl.exp(tl.log(radius) / alpha), 1e-37)
-        square = sine * sine * (1 - v)
-        smaller = 0.5 * v / ((v + square) * (1 + tl.sqrt_rn(square / (v + square))))
-        first = tl.where(sine > 0, 1 - smaller, smaller)
-        second = tl.where(sine > 0, smaller, 1 - smaller)
-    return first, second
-
-
-@triton.jit
 def _draw_rows(seed, row, batch, SOURCES: tl.constexpr, ROWS: tl.constexpr):
     """A batch row for each source, as `sampling.draw_rows` or `rotate_rows`."""
     if ROWS == "rotated":
@@ -113,7 +92,25 @@ def _draw_weights(seed, row, drawn, pasted, gamma_p, gammas, cut, SOURCES, LAW: 
         for rank in tl.static_range(1, SOURCES):
             weights += (tl.exp2(-gamma * tl.log2(rank + 1.0)),)
     else:
-        weights = _draw_lam(seed, drawn, tl.where(pasted, cut, gammas[1]))
+        # λ ~ Beta(α, α) and 1 − λ, as `sampling.draw_lam`, in a form that does not overflow
+        alpha = tl.where(pasted, cut, gammas[1])
+        radius = _uniform(seed, LAM + 2 * drawn)
+        first, second = radius, 1 - radius
+        # Beta(1, 1) is the uniform distribution
+        if alpha != 1:
+            x = 3.141592653589793 * (_uniform(seed, LAM + 2 * drawn + 1) - 0.5)
+            # the sine by its series up to x^11, to 6e-8: Triton's takes more registers than all
+            # else
+            y = x * x
+            series = -1.984126984e-4 + y * (2.755731922e-6 - y * 2.505210839e-8)
+            sine = x + x * y * (-0.1666666667 + y * (8.333333333e-3 + y * series))
+            # with v = u^(1/α), Student's t of `sampling._beta` has t² = sin² · (1 − v) / v
+            v = tl.maximum(tl.exp(tl.log(radius) / alpha), 1e-37)
+            square = sine * sine * (1 - v)
+            smaller = 0.5 * v / ((v + square) * (1 + tl.sqrt_rn(square / (v + square))))
+            first = tl.where(sine > 0, 1 - smaller, smaller)
+            second = tl.where(sine > 0, smaller, 1 - smaller)
+        weights = (first, second)
     return weights
 
 
@@ -384,31 +381,6 @@ def mix_kernel(
         )
 
 
-@triton.jit
-def _sort(seed, row, cols, batch, SELF: tl.constexpr, BLOCK: tl.constexpr):
-    """Batch rows in the order of random keys, as `sampling._order_by_keys`."""
-    # the lowest bits of a key are replaced by the column, so that sorting keeps it
-    keys = (_expand(seed, row * batch + cols) & -BLOCK) | cols
-    if SELF:
-        keys = tl.where(cols == row, (cols * 0).to(tl.int64) + (1 << 62) + cols, keys)
-    # padding sorts behind everything
-    keys = tl.where(cols < batch, keys, cols.to(tl.int64) - BLOCK)
-    return (tl.sort(keys, descending=True) & (BLOCK - 1)).to(tl.int32)
-
-
-@triton.jit
-def _decode(seed, row, cols, batch, sources, SELF: tl.constexpr):
-    """Batch rows from the digits of a Lehmer code, as `sampling._order_by_digits`."""
-    digits = (_expand(seed, row * sources + cols) % tl.maximum(batch - cols, 1)).to(tl.int32)
-    if SELF:
-        digits = tl.where(cols == 0, row.to(tl.int32), digits)
-    for step in range(1, sources):
-        rank = sources - 1 - step
-        chosen = tl.sum(tl.where(cols == rank, digits, 0), 0)
-        digits += ((cols > rank) & (digits >= chosen)).to(tl.int32)
-    return digits
-
-
 @triton.jit(
     debug=True,
     do_not_specialize=["gamma_step", "offset", "classes", "ignore", "batch", "sources"],
@@ -442,9 +414,22 @@ def matrix_kernel(
     cols = tl.arange(0, BLOCK)
     seed = tl.load(seed_p) + offset
     if DIGITS:
-        order = _decode(seed, row, cols, batch, sources, SELF)
+        # decoded as in `sampling.draw_rows`
+        order = (_expand(seed, row * sources + cols) % tl.maximum(batch - cols, 1)).to(tl.int32)
+        if SELF:
+            order = tl.where(cols == 0, row.to(tl.int32), order)
+        for step in range(1, sources):
+            rank = sources - 1 - step
+            chosen = tl.sum(tl.where(cols == rank, order, 0), 0)
+            order += ((cols > rank) & (order >= chosen)).to(tl.int32)
     else:
-        order = _sort(seed, row, cols, batch, SELF, BLOCK)
+        # the lowest bits of a key are replaced by the column, so that sorting keeps it
+        keys = (_expand(seed, row * batch + cols) & -BLOCK) | cols
+        if SELF:
+            keys = tl.where(cols == row, (cols * 0).to(tl.int64) + (1 << 62) + cols, keys)
+        # padding sorts behind everything
+        keys = tl.where(cols < batch, keys, cols.to(tl.int64) - BLOCK)
+        order = (tl.sort(keys, descending=True) & (BLOCK - 1)).to(tl.int32)
     gamma = _draw_gamma(seed, row, gamma_p, (gamma_step, number, span))
     power = tl.exp2(-gamma * tl.log2((cols + 1).to(tl.float32)))
     power = tl.where(cols < sources, power, 0.0)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from zetamix.boxes import Size
 from zetamix.kernels.triton_kernel import matrix_kernel, mix_kernel, product_kernel
-from zetamix.plan import PlanRule
+from zetamix.plan import PlanRule, sources_of
 from zetamix.sampling import MOST_FEW, Draw, order_width
 
 # with one mean per channel, images of at most this many channels are mixed by the kernel
@@ -117,7 +117,7 @@ def _numbers(rule: PlanRule, draw: Draw) -> tuple[Any, ...]:
     return seed, gamma, step, offset, float(number), float(span), float(rule.p)
 
 
-def mix_few(
+def mix(
     samples: Tensor,
     labels: Tensor,
     classes: int,
@@ -125,46 +125,45 @@ def mix_few(
     rule: PlanRule,
     keeps: bool,
     size: Size | None,
-    mean: float | Sequence[float] | None,
+    means: Sequence[float] | None,
     draw: Draw,
 ) -> tuple[Tensor, Tensor] | None:
-    """Samples and targets of a plan of up to four sources, in one launch.
+    """Samples and targets; of a plan of up to four sources in one launch.
 
-    None in the capture of a CUDA graph whose kernel was not used before. The samples must be dense
-    with the batch outermost, whatever the order of other dimensions.
+    None where the kernels do not draw such plans, and in the capture of a CUDA graph whose kernel
+    was not used before. The samples must be dense with the batch outermost, whatever the order of
+    other dimensions.
 
     keeps: whether the variance of these samples is kept.
     """
-    means = _means(mean, samples.dtype) if keeps else None
+    batch = samples.shape[0]
+    sources = sources_of(rule, batch)
+    if sources > MOST_FEW:
+        if keeps or rule.paste or order_width(batch, sources) > MOST_SORTED:
+            return None
+        return _mix_many(samples, labels, classes, ignore_index, rule, draw)
+    if keeps and means is None and not samples.is_floating_point():
+        return None
+    if keeps and means and len(means) > 1 and not MOST_MEANS >= len(means) == samples.shape[1]:
+        return None
+    largest = 255.0 if samples.dtype == torch.uint8 else 1.0
+    scaled = tuple(largest * mean for mean in means or ()) if keeps else None
     pastes = size is not None and rule.paste > 0
-    key = rule.gamma is None, rule.partner, rule.per, rule.box_alpha is None, pastes, means
+    key = rule.gamma is None, rule.per, rule.box_alpha is None, pastes, scaled
     key += (samples.stride(), *_facts(samples, labels, classes, ignore_index is None, rule))
     prepared = _kept.get(key)
     if prepared is None:
-        prepared = _keep(key, _prepare_few(samples, classes, rule, pastes, means))
+        prepared = _keep(key, _prepare_few(samples, classes, rule, pastes, scaled))
     launch, *sizes = prepared
     if launch.cannot_start():
         return None
     out = torch.empty_like(samples)
-    targets = torch.empty(samples.shape[0], classes, dtype=torch.float32, device=samples.device)
+    targets = torch.empty(batch, classes, dtype=torch.float32, device=samples.device)
     launch(
         *(samples, out, labels, targets, *_numbers(rule, draw)),
         *(float(rule.box_alpha or 1), float(rule.paste), classes, ignore_index, *sizes),
     )
     return out, targets
-
-
-def sources_of(rule: PlanRule, batch: int) -> int:
-    wanted = 2 if rule.gamma is None else rule.sources or batch
-    return min(wanted, batch)
-
-
-def _means(mean: float | Sequence[float] | None, dtype: torch.dtype) -> tuple[float, ...]:
-    """The means of the channels in the unit of the samples."""
-    if mean is None:
-        return ()
-    largest = 255.0 if dtype == torch.uint8 else 1.0
-    return tuple(largest * number for number in (mean if isinstance(mean, Sequence) else (mean,)))
 
 
 def _prepare_few(
@@ -191,7 +190,7 @@ def _prepare_few(
         batch * triton.cdiv(features, block),
         warps,
         SOURCES=sources_of(rule, batch),
-        ROWS="rotated" if rule.partner == "rotated" else rule.anchor,
+        ROWS="rotated" if rule.gamma is None else rule.anchor,
         LAW="zeta" if rule.gamma is not None else rule.per,
         BOXES=("inside" if inside else "around") if pastes else "none",
         KEEP=means is not None,
@@ -214,36 +213,37 @@ def tiling(features: int, dtype: torch.dtype) -> tuple[int, int]:
     return min(block, max(128, triton.next_power_of_2(features))), 2
 
 
-def mix_many(
-    rows: Tensor,
+def _mix_many(
+    samples: Tensor,
     labels: Tensor,
     classes: int,
     ignore_index: int | None,
     rule: PlanRule,
     draw: Draw,
 ) -> tuple[Tensor, Tensor] | None:
-    """As `mix_few` for more sources, blended, and rows [batch, features]: plan, then product."""
-    key = _facts(rows, labels, classes, ignore_index is None, rule)
+    """As `mix` for more sources, blended: plan, then product."""
+    key = _facts(samples, labels, classes, ignore_index is None, rule)
     prepared = _kept.get(key)
     if prepared is None:
-        prepared = _keep(key, _prepare_many(rows, classes, rule))
+        prepared = _keep(key, _prepare_many(samples, classes, rule))
     plan, product, sources, new_matrix = prepared
-    halves = rows.dtype in (torch.float16, torch.bfloat16)
-    by_torch = halves or (rows.dtype == torch.float32 and _allows_tf32())
+    halves = samples.dtype in (torch.float16, torch.bfloat16)
+    by_torch = halves or (samples.dtype == torch.float32 and _allows_tf32())
     if plan.cannot_start() or (product.cannot_start() and not by_torch):
         return None
-    batch, features = rows.shape
-    kind = rows.dtype if halves else torch.float32
-    matrix = new_matrix(batch, batch, dtype=kind, device=rows.device)
-    targets = torch.empty(batch, classes, dtype=torch.float32, device=rows.device)
+    batch, features = samples.shape[0], samples.shape[1:].numel()
+    kind = samples.dtype if halves else torch.float32
+    matrix = new_matrix(batch, batch, dtype=kind, device=samples.device)
+    targets = torch.empty(batch, classes, dtype=torch.float32, device=samples.device)
     numbers = _numbers(rule, draw)
     plan(matrix, labels, targets, *numbers, classes, ignore_index, batch, sources)
-    out = torch.empty_like(rows)
+    out = torch.empty_like(samples)
     if by_torch:
         # written into a given tensor, autocast leaves the product as it is
-        torch.mm(matrix, rows, out=out)
+        flat = (batch, features), (features, 1)
+        torch.mm(matrix, samples.as_strided(*flat), out=out.as_strided(*flat))
     else:
-        product(matrix, rows, out, batch, features)
+        product(matrix, samples, out, batch, features)
     return out, targets
 
 
@@ -254,9 +254,9 @@ def _allows_tf32() -> bool:
     return bool(matmul.allow_tf32) if precision is None else precision == "tf32"
 
 
-def _prepare_many(rows: Tensor, classes: int, rule: PlanRule) -> tuple[Any, ...]:
+def _prepare_many(samples: Tensor, classes: int, rule: PlanRule) -> tuple[Any, ...]:
     """The launches of plan and product, the number of sources, and what makes the matrix."""
-    batch, features = rows.shape
+    batch, features = samples.shape[0], samples.shape[1:].numel()
     sources = sources_of(rule, batch)
     width = order_width(batch, sources)
     plan = Launch(
@@ -275,10 +275,3 @@ def _prepare_many(rows: Tensor, classes: int, rule: PlanRule) -> tuple[Any, ...]
     product = Launch(product_kernel, programs, 8, BLOCK_OUT=out, BLOCK_IN=32, BLOCK=block)
     # every entry is written where keys are sorted
     return plan, product, sources, torch.empty if width == batch else torch.zeros
-
-
-def draws(rule: PlanRule, batch: int) -> bool:
-    """Whether the kernels draw plans of this rule for such a batch."""
-    sources = sources_of(rule, batch)
-    many = rule.paste == 0 and order_width(batch, sources) <= MOST_SORTED
-    return sources <= MOST_FEW or many

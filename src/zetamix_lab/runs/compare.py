@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from zetamix.methods import Method, choose_methods, parse, parse_list
+from zetamix.methods import Method, parse, parse_list
 from zetamix_lab.comparison import Comparison
 from zetamix_lab.data import Dataset, DatasetRef, load
 from zetamix_lab.data.groups import Group
@@ -103,7 +103,8 @@ def make_grid(
     dataset, ref = load_or_take(data, data_dir, train_size, size, group, progress)
     _check_dataset(dataset)
     if given is None:
-        given = choose_methods(METHODS, images=len(dataset.shape) == 3, until=until)
+        images, given = len(dataset.shape) == 3, parse_list(METHODS, until)
+        given = [m for m in given if images or m.name not in ("cutmix", "switch")]
     folder = (out or Path("out") / f"compare-{dataset.name}").absolute()
     recipe = make_recipe(dataset, changes=changes, **fields)
     grid = Grid(dataset, ref, tuple(given), numbers, recipe, folder, until)

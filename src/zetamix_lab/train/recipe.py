@@ -141,11 +141,11 @@ class Recipe:
 
     def check_sources(self, method: Method, samples: int) -> None:
         """Raise if a method mixes more samples than a batch of so many training samples has."""
-        available = min(self.batch_size, samples)
-        if method.sources is not None and method.sources > available:
+        available, sources = min(self.batch_size, samples), method.values.get("sources")
+        if sources is not None and sources > available:
             fewer = f"sources={available} or fewer, " if available > 1 else ""
             raise RecipeError(
-                f"{method.label} mixes {method.sources} samples, but a batch has {available}. "
+                f"{method.label} mixes {sources} samples, but a batch has {available}. "
                 f"Use {fewer}sources=all, or a larger batch_size."
             )
 
