@@ -6,6 +6,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,18 @@ import zetamix
 ROOT = Path(__file__).parent.parent
 SOURCE = Path(zetamix.__file__).parent
 PUBLIC_NAMES = Path(__file__).with_name("public_names.txt").read_text().split()
+
+
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["zetamix"]
+
+
+@pytest.mark.parametrize("part", SETTINGS["budget"])
+def test_the_lines_of_a_part_keep_to_its_budget(part):
+    budget, above = SETTINGS["budget"][part], SETTINGS["above-budget"].get(part)
+    lines = sum(len(file.read_text().splitlines()) for file in (ROOT / part).rglob("*.py"))
+    advice = f"{part} has {lines:,} lines. Make room: no number in pyproject.toml is raised."
+    assert lines <= (above or budget), advice
+    assert above is None or lines > budget, f"{part} is within its budget: remove above-budget."
 
 
 # run in a fresh interpreter; the report goes to a file, so that standard output stays the library's

@@ -152,8 +152,9 @@ def test_a_multi_label_metric_needs_a_multi_label_set(tmp_path):
 
 def test_compare_reports_a_multi_label_set(path, tmp_path):
     options = "--methods none,zeta:2.8 --seeds 2 --epochs 3 --model digitnet --jobs 1 --set lr=0.1"
-    folders = ["--data", path, "--data-dir", tmp_path / "data", "--out", tmp_path / "out"]
-    result = CliRunner().invoke(app, ["compare", *options.split(), *map(str, folders)])
+    folders, prepared = ["--data", path, "--out", tmp_path / "out"], str(tmp_path / "data")
+    command = ["compare", *options.split(), *map(str, folders)]
+    result = CliRunner().invoke(app, command, env={"ZETAMIX_DATA": prepared})
     assert result.exit_code == 0, result.output
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert results["metrics"][:2] == ["map", "auc"]
