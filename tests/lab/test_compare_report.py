@@ -1,16 +1,21 @@
 """The files of a comparison: tables, figures, the page in a browser."""
 
 import json
+import random
 import re
 import socket
+import string
 import time
 from dataclasses import replace
+from html import unescape
+from unicodedata import category
 
 import pandas as pd
 import pytest
 import torch
 from browser import needs_browser, open_page
 from factories import MACHINE, make_comparison, make_dataset
+from fuzz import count
 from golden import check_golden
 from matplotlib.axes import Axes
 from matplotlib.mathtext import MathTextParser
@@ -29,6 +34,7 @@ from zetamix_lab.report.compare import (
 from zetamix_lab.report.compare_figures import draw_confusion, draw_curves, draw_differences
 from zetamix_lab.report.compare_text import summarise
 from zetamix_lab.statistics import KEYS
+from zetamix_lab.text import printable
 
 SIX = {
     "none": [0.100, 0.110, 0.105],
@@ -205,22 +211,27 @@ HOSTILE = ("$", "$10%-$20%", r"a$\b$", "$5-$10", "<b>x</b>", "x\u202egnp", "a\u2
 HOSTILE += ("_a_", "[a](b)", "#~^&")
 
 
-def test_class_names_are_text_everywhere(tmp_path, monkeypatch):
+@pytest.mark.fuzz
+def test_class_names_are_text_everywhere(tmp_path, monkeypatch, fuzz_seed):
     """A dollar sign in a name failed the report after all training, two were a formula."""
-    parsed = []
+    dice, parsed = random.Random(fuzz_seed), []
+    unseen = [sign for sign in map(chr, range(0x20000)) if category(sign) in ("Cc", "Cf")]
+    some = [dice.choices(string.printable, k=6) + dice.sample(unseen, 2) for _ in range(10)]
+    names = HOSTILE + tuple("".join(dice.sample(signs, 8)) for signs in some)
+    count("class names in a report", len(names))
     monkeypatch.setattr(MathTextParser, "parse", lambda self, text, *_: parsed.append(text))
     # those with names below the axes, and the points and images of all
     for shape in ((1, 8, 8), (2,)):
-        dataset = make_dataset((20,) * len(HOSTILE), shape, "$<i>_x_$", HOSTILE)
+        dataset = make_dataset((20,) * len(names), shape, "$<i>_x_$", names)
         page = write_report(make_comparison(TWO, dataset=dataset), tmp_path, MACHINE_INFO)
     assert not parsed
     html = re.sub(r"base64,[\w+/=]+", "", page.read_text())
     assert "<b>x" not in html
     assert "<i>" not in html
-    for text in (html, (tmp_path / "results.md").read_text()):
-        assert "\u202e" not in text
-        assert "\u200b" not in text
-    assert r"x\u202egnp" in html
+    for text in (html, *((tmp_path / f"results.{kind}").read_text() for kind in ("md", "tex"))):
+        assert not {*unseen} - {"\n"} & {*text}
+    shown = unescape(html)
+    assert [name for name in names if printable(name) not in shown] == []
     assert r"# \$\<i>\_x\_\$: does" in (tmp_path / "results.md").read_text()
     assert r"% \$$<$i$>$\_x\_\$: does" in (tmp_path / "results.tex").read_text()
 
