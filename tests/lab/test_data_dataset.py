@@ -8,10 +8,11 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from miniatures import save
+from miniatures import class_folders, save
 
 from zetamix_lab import data
-from zetamix_lab.data import DatasetRef, check_fingerprint, load_cached
+from zetamix_lab.data import DatasetRef, load_cached
+from zetamix_lab.data.load_dataset import load_or_take
 
 SAMPLES = torch.arange(40, dtype=torch.uint8).view(20, 1, 1, 2)
 LABELS = torch.tensor([0] * 10 + [1] * 6 + [2] * 4)
@@ -181,29 +182,25 @@ def test_fingerprints_never_change(tmp_path):
 
 def test_a_reference_gives_the_same_part_in_every_process():
     ref = DatasetRef("digits", train_size=64)
-    dataset, again = ref.load(), load_cached(ref)
+    dataset = ref.load()
+    again = load_cached(ref, dataset.fingerprint)
     assert len(dataset.train) == 64
     assert torch.equal(again.train.samples, dataset.train.samples)
-    assert load_cached(DatasetRef("digits", None, 64)) is again
-    whole = DatasetRef("digits").load()
-    assert whole.with_train_size(None) is whole
+    assert load_cached(DatasetRef("digits", None, 64), dataset.fingerprint) is again
+    with pytest.raises(data.DataError, match="expected the fingerprint abc"):
+        load_cached(ref, "abc")
 
 
 def test_a_reference_has_absolute_paths(tmp_path, monkeypatch):
-    (tmp_path / "photos").mkdir()
+    class_folders(tmp_path / "photos")
     monkeypatch.chdir(tmp_path)
     expected = DatasetRef(str(tmp_path / "photos"), str(tmp_path / "data"), 0.5, 32)
-    assert DatasetRef.resolve(Path("photos"), Path("data"), 0.5, 32) == expected
+    assert load_or_take("photos", Path("data"), 0.5, 32, None)[1] == expected
     # a name of the catalogue stays one, even if there is a folder of that name
     (tmp_path / "digits").mkdir()
-    assert DatasetRef.resolve("digits") == DatasetRef("digits")
-
-
-def test_data_that_changed_between_processes_is_refused():
-    dataset = small()
-    assert check_fingerprint(dataset, dataset.fingerprint) is dataset
-    with pytest.raises(data.DataError, match="expected the fingerprint abc"):
-        check_fingerprint(dataset, "abc")
+    assert load_or_take("digits", None, None, None, None)[1] == DatasetRef("digits")
+    whole = small()
+    assert load_or_take(whole, None, None, None, None) == (whole, None)
 
 
 def test_a_missing_package_names_the_extra_to_install():

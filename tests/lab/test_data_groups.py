@@ -1,17 +1,18 @@
 """Groups: all images of a patient or lesion in one split, made or given."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import torch
 from miniatures import picture, refuses, save, split_sizes, write_csv
 from test_data_formats import table
 
 from zetamix_lab import data
 from zetamix_lab.data.groups import merge_groups, suggest_column, suggest_pattern
-from zetamix_lab.data.splits import make_splits
+from zetamix_lab.data.source import array_source
+from zetamix_lab.data.splits import complete_splits
 
 SHARES = (0.7, 0.1, 0.2)
 PATIENT = re.compile(r"(p\d+)_")
@@ -89,16 +90,14 @@ def test_duplicates_merge_their_groups():
     groups = [f"p{row // 2}" for row in range(80)]
     # the last image of a patient is the first of the next but one
     keys = [row - 3 if row % 20 == 4 else row for row in range(80)]
-    merged = merge_groups(groups, keys)
-    labels = torch.arange(80) // 2 % 2
-    found, _ = make_splits(
-        labels, ["train"], ["a", "b"], seed=0, origin="x", keys=lambda: keys, groups=groups
-    )
-    split_of = {int(row): name for name, rows in found.items() for row in rows}
-    assert len(set(merged.tolist())) == 36
+    labels = np.arange(80) // 2 % 2
+    source = array_source("", "ab", {"train": (labels, labels)}, "")
+    split_of = complete_splits(
+        replace(source, groups=groups), seed=0, origin="x", keys=lambda: keys
+    ).splits
+    assert len(set(merge_groups(groups, keys).tolist())) == 36
     for row, key in enumerate(keys):
-        assert split_of[row] == split_of[key]
-        assert split_of[row] == split_of[row - row % 2]
+        assert split_of[row] == split_of[key] == split_of[row - row % 2]
 
 
 def test_given_splits_are_checked(tmp_path):

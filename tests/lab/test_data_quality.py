@@ -16,7 +16,7 @@ def test_broken_images_are_named(tmp_path):
     (mine / "b" / "9.png").write_text("no image")
     report = data.check(mine, tmp_path)
     assert not report.ok
-    assert sorted(line.split(": ")[0] for line in report.corrupt) == [
+    assert sorted(line.split(": ")[0] for line in report.unreadable) == [
         str(mine / name) for name in ("a/3.png", "b/7.png", "b/9.png")
     ]
     # rows of the others are not shifted
@@ -75,7 +75,7 @@ def test_all_problems_of_a_folder_are_reported_at_once(tmp_path):
     assert all(map(str.startswith, report.problems, starts))
     assert report.problems[-1].startswith("Conflicting labels: 1 group")
     broken = [f"{mine}/{name}" for name in ("a/3.png", "b/7.png", "b/8.png")]
-    assert sorted(line.split(": ")[0] for line in report.corrupt) == broken
+    assert sorted(line.split(": ")[0] for line in report.unreadable) == broken
     assert sum(report.sizes.values()) == 22
     # prepare still refuses
     with pytest.raises(data.DataError, match="stray"):
@@ -100,7 +100,7 @@ def test_a_folder_without_a_readable_image(tmp_path):
         file.write_text("no image")
     report = data.check(mine, tmp_path / "data")
     assert report.problems == (f"{mine}: none of 6 images can be read.",)
-    assert len(report.corrupt) == 6
+    assert len(report.unreadable) == 6
 
 
 def test_all_problems_of_a_table_are_reported_at_once(tmp_path):
@@ -119,7 +119,7 @@ def test_all_problems_of_a_table_are_reported_at_once(tmp_path):
         "row 15",
         "row 16",
     ]
-    assert report.corrupt == (f"{mine / 'b' / '3.png'}: the file is empty",)
+    assert report.unreadable == (f"{mine / 'b' / '3.png'}: the file is empty",)
 
 
 def test_a_fatal_error_comes_with_the_problems_before_it(tmp_path):

@@ -7,17 +7,26 @@ from hypothesis import strategies as st
 
 from paper.datasets import CATALOGUE
 from zetamix_lab.data.errors import DataError
-from zetamix_lab.data.splits import allocate, classes_in_turn, make_splits
+from zetamix_lab.data.source import array_source
+from zetamix_lab.data.splits import allocate, classes_in_turn, complete_splits
 
 
 def labels_with(*counts):
     return torch.cat([torch.full((count,), label) for label, count in enumerate(counts)])
 
 
-def split(labels, *, present=("train",), seed=0, keys=None):
+def created(labels, present=(), **options):
+    """A source of these labels in train, and of one sample in each split that is present."""
+    one = (torch.zeros(1), labels[:1])
+    parts = {"train": (torch.zeros(len(labels)), labels), **dict.fromkeys(present, one)}
     classes = [f"class {k}" for k in range(int(labels.max()) + 1)]
-    rows, _ = make_splits(labels, present, classes, seed=seed, origin="here", keys=keys)
-    return rows
+    return complete_splits(array_source("", classes, parts, ""), origin="here", **options)
+
+
+def split(labels, present=(), **options):
+    """The rows of train and of the splits that were created."""
+    rows = created(labels, present, **{"seed": 0, **options}).rows
+    return {name: torch.from_numpy(some) for name, some in rows.items() if name not in present}
 
 
 # sizes, and the classes of some test splits, that the printed metrics of the paper fix;
@@ -50,13 +59,13 @@ def test_the_catalogue_has_the_sizes_that_the_recipe_gives():
 
 @given(
     st.lists(st.integers(3, 40), min_size=2, max_size=8),
-    st.sampled_from([("train",), ("train", "test"), ("train", "val")]),
+    st.sampled_from([(), ("test",), ("val",)]),
     st.integers(0, 5),
 )
 def test_every_class_is_in_every_split_and_no_row_in_two(counts, present, seed):
     labels = labels_with(*counts)
     rows = split(labels, present=present, seed=seed)
-    assert set(rows) == {"train", "val", "test"} - (set(present) - {"train"})
+    assert set(rows) == {"train", "val", "test"} - set(present)
     assert torch.cat(list(rows.values())).sort().values.tolist() == list(range(len(labels)))
     for found in rows.values():
         assert found.tolist() == sorted(found.tolist())
@@ -72,19 +81,19 @@ def test_a_seed_fixes_a_split_and_another_gives_another():
 
 def test_what_is_there_already_is_not_made():
     labels = labels_with(16, 16)
-    assert split(labels, present=("train", "val", "test"))["train"].tolist() == list(range(32))
-    one = split(labels, present=("train", "test"))
+    assert split(labels, present=("val", "test"))["train"].tolist() == list(range(32))
+    one = split(labels, present=("test",))
     assert {name: len(rows) for name, rows in one.items()} == {"train": 28, "val": 4}
-    two = split(labels_with(18, 18), present=("train", "val"))
+    two = split(labels_with(18, 18), present=("val",))
     assert {name: len(rows) for name, rows in two.items()} == {"train": 28, "test": 8}
 
 
 @pytest.mark.parametrize(
     ("counts", "present", "message"),
     [
-        ((5, 1), ("train",), "'class 1' of here has 1 image .* val and test needs at least 3"),
-        ((5, 0, 5), ("train",), "'class 1' of here has 0 images to split"),
-        ((5, 1), ("train", "val"), "test needs at least 2 of every class"),
+        ((5, 1), (), "'class 1' of here has 1 image .* val and test needs at least 3"),
+        ((5, 0, 5), (), "'class 1' of here has 0 images to split"),
+        ((5, 1), ("val",), "test needs at least 2 of every class"),
     ],
 )
 def test_a_class_that_is_too_small_is_named(counts, present, message):
@@ -120,10 +129,7 @@ def test_bounds_win_over_the_count():
     ],
 )
 def test_a_note_describes_created_splits(present, keys, note):
-    classes = ["a", "b"]
-    _, notes = make_splits(
-        labels_with(20, 20), ("train", *present), classes, seed=3, origin="here", keys=keys
-    )
+    notes = created(labels_with(20, 20), present, seed=3, keys=keys).notes
     assert len(notes) == (note is not None)
     assert all(note in text for text in notes)
 

@@ -108,8 +108,8 @@ def test_no_program_is_started_for_a_postscript_image(tmp_path, monkeypatch):
     photos = class_folders(tmp_path / "photos")
     (photos / "cat" / "x.png").write_bytes(CONTENTS["EPS"])
     report = data.check(photos, tmp_path / "data")
-    assert len(report.corrupt) == 1
-    assert "x.png: not an image in a supported format" in report.corrupt[0]
+    assert len(report.unreadable) == 1
+    assert "x.png: not an image in a supported format" in report.unreadable[0]
     assert not started
     assert not (tmp_path / "started").exists()
 

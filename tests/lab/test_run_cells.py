@@ -24,7 +24,7 @@ from zetamix_lab.runs.run_cells import (
 from zetamix_lab.train import Run, make_cell, make_recipe
 from zetamix_lab.train.run_folder import FolderError, RunFolder
 
-FEW = DatasetRef.resolve(CRESCENTS, train_size=64)
+FEW = DatasetRef(str(CRESCENTS), train_size=64)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """`zetamix check`."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -61,33 +60,34 @@ def check(
 
 def _print_report(report: "Report", limit: int | None) -> None:
     """limit: the maximum number of lines of a list; None prints all."""
-    _print_summary(report)
-    Console().print(_count_table(report))
+    console = Console(highlight=False)
+    problems = plural(len(report.problems) + len(report.unreadable), "problem")
+    verdict = "[green]no problems[/green]" if report.ok else f"[red]{problems}[/red]"
+    found = "no duplicates"
+    if report.duplicates:
+        found = plural(len(report.duplicates), "group of duplicates", "groups of duplicates")
+    if report.leaks:
+        found += f", {report.leaks:,} across splits"
+    if report.conflicts:
+        found += f", {report.conflicts:,} with conflicting labels"
+    total = plural(sum(report.sizes.values()), "sample")
+    console.print(f"[bold]{escape(report.name)}[/bold]: {total}, {verdict}; {found}")
+    console.print(escape(report.origin), style="dim", soft_wrap=True)
+    console.print(_count_table(report))
     lists = {
         "Problems": report.problems,
-        "Unreadable files": report.corrupt,
+        "Unreadable files": report.unreadable,
         "Duplicates": [" = ".join(map(str, group)) for group in report.duplicates],
         "Groups in more than one split": [str(shared) for shared in report.shared_groups],
         "Notes": report.notes,
     }
     for title, lines in lists.items():
-        _print_list(title, lines, limit)
-
-
-def _print_summary(report: "Report") -> None:
-    total = plural(sum(report.sizes.values()), "sample")
-    problems = plural(len(report.problems) + len(report.corrupt), "problem")
-    verdict = "[green]no problems[/green]" if report.ok else f"[red]{problems}[/red]"
-    duplicates = plural(len(report.duplicates), "group of duplicates", "groups of duplicates")
-    if report.leaks:
-        duplicates += f", {report.leaks:,} across splits"
-    if report.conflicts:
-        duplicates += f", {report.conflicts:,} with conflicting labels"
-    found = duplicates if report.duplicates else "no duplicates"
-    summary = f"{total}, {verdict}; {found}"
-    console = Console(highlight=False)
-    console.print(f"[bold]{escape(report.name)}[/bold]: {summary}")
-    console.print(escape(report.origin), style="dim", soft_wrap=True)
+        if lines:
+            typer.echo(f"\n{typer.style(title, bold=True)}")
+        for line in lines[:limit]:
+            typer.echo(f"  {line}")
+        if limit is not None and len(lines) > limit:
+            typer.echo(f"  and {len(lines) - limit:,} more; --all lists them")
 
 
 def _count_table(report: "Report") -> Table:
@@ -100,12 +100,3 @@ def _count_table(report: "Report") -> Table:
         table.add_row(escape(label), *(f"{size:,}" for size in sizes))
     table.add_row("total", *(f"{report.sizes[split]:,}" for split in report.counts), style="bold")
     return table
-
-
-def _print_list(title: str, lines: Sequence[str], limit: int | None) -> None:
-    if lines:
-        typer.echo(f"\n{typer.style(title, bold=True)}")
-    for line in lines[:limit]:
-        typer.echo(f"  {line}")
-    if limit is not None and len(lines) > limit:
-        typer.echo(f"  and {len(lines) - limit:,} more; --all lists them")

@@ -9,7 +9,6 @@ try:
     from zetamix_lab.data.image_files import read_image as read_image
     from zetamix_lab.data.load_dataset import DatasetRef as DatasetRef
     from zetamix_lab.data.load_dataset import check as check
-    from zetamix_lab.data.load_dataset import check_fingerprint as check_fingerprint
     from zetamix_lab.data.load_dataset import load as load
     from zetamix_lab.data.load_dataset import load_cached as load_cached
     from zetamix_lab.data.loader import Loader as Loader

@@ -91,17 +91,15 @@ def _draw_crops(count: int, size: Sequence[int], generator: torch.Generator) -> 
     ratio = (low + (high - low) * ratio).exp()
     sides = torch.stack([(area / ratio).sqrt(), (area * ratio).sqrt()], 2).round().long()
     fits = ((sides > 0) & (sides <= whole)).all(2)
+    found = fits.any(1)[:, None]
     # the first that fits; if none does, the largest part of the image with an allowed ratio
-    first = fits.int().argmax(1)
     height, width = size
-    largest = torch.tensor(
-        [min(height, round(width / RATIOS[0])), min(width, round(height * RATIOS[1]))]
-    )
-    sides = torch.where(fits.any(1)[:, None], sides[torch.arange(count), first], largest)
+    largest = [min(height, round(width / RATIOS[0])), min(width, round(height * RATIOS[1]))]
+    first = sides[torch.arange(count), fits.int().argmax(1)]
+    sides = torch.where(found, first, torch.tensor(largest))
     room = whole - sides
     drawn = (torch.rand(count, 2, generator=generator) * (room + 1)).long().minimum(room)
-    corners = torch.where(fits.any(1)[:, None], drawn, room // 2)
-    return torch.cat([corners, sides], 1)
+    return torch.cat([torch.where(found, drawn, room // 2), sides], 1)
 
 
 def distort(images: Tensor, augmentation: str, seed: int) -> Tensor:
@@ -127,14 +125,16 @@ def augment(
     if crops is not None and crops.shape[1] == 4:
         samples = _crop_and_resize(samples, crops)
     elif crops is not None:
-        samples = _crop(_reflect(samples) if reflect else F.pad(samples, (PADDING,) * 4), crops)
+        samples = _crop(_pad(samples, reflect), crops)
     if flips is not None:
         samples = torch.where(flips[:, None, None, None], samples.flip(3), samples)
     return samples
 
 
-def _reflect(samples: Tensor) -> Tensor:
-    """Padded by the pixels inside the edges; torch does not reflect bytes."""
+def _pad(samples: Tensor, reflect: bool) -> Tensor:
+    """Padded by zeros, or by the pixels inside the edges; torch does not reflect bytes."""
+    if not reflect:
+        return F.pad(samples, (PADDING,) * 4)
     for axis in (2, 3):
         last = samples.shape[axis] - 1
         places = torch.arange(-PADDING, last + PADDING + 1, device=samples.device)
@@ -211,12 +211,8 @@ def measure_scale(samples: Tensor, *, memory: int = 1 << 28) -> Scale:
     tensor([2.])
     """
     known = _SCALES.get(samples)
-    if known is None or known[0] != samples._version:
-        known = _SCALES[samples] = samples._version, _measure_scale(samples, memory)
-    return known[1]
-
-
-def _measure_scale(samples: Tensor, memory: int) -> Scale:
+    if known is not None and known[0] == samples._version:
+        return known[1]
     wide = torch.float64 if samples.is_floating_point() else torch.int64
     axes = (0, *range(2, samples.ndim))
     rows = max(1, memory // (8 * max(1, samples[:1].numel())))
@@ -227,8 +223,9 @@ def _measure_scale(samples: Tensor, memory: int) -> Scale:
         square = square + (part * part).sum(axes)
     count = samples.numel() // samples.shape[1]
     mean = total.double() / count
-    variance = (square.double() / count - mean * mean).clamp_min(0)
-    std = variance.sqrt()
+    std = (square.double() / count - mean * mean).clamp_min(0).sqrt()
     # a constant channel is divided by 1 and becomes 0
     std = torch.where(std > 1e-6 * mean.abs().clamp_min(1e-12), std, torch.ones_like(std))
-    return Scale(mean.float().cpu(), std.float().cpu())
+    scale = Scale(mean.float().cpu(), std.float().cpu())
+    _SCALES[samples] = samples._version, scale
+    return scale

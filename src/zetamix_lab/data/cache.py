@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,24 +21,10 @@ import numpy as np
 import torch
 from filelock import FileLock, Timeout
 
-from zetamix_lab.atomic_io import (
-    hash_file,
-    hash_json,
-    naming,
-    new_folder,
-    read_json,
-    write_json,
-)
+from zetamix_lab.atomic_io import hash_file, hash_json, naming, new_folder, read_json, write_json
 from zetamix_lab.data.dataset import Dataset, Split, fingerprint
 from zetamix_lab.data.errors import DataError
-from zetamix_lab.data.quality import (
-    Scan,
-    count_classes,
-    duplicate_problems,
-    find_shared_groups,
-    group_problems,
-    missing_classes,
-)
+from zetamix_lab.data.quality import Scan, describe_doubts, find_shared_groups, missing_classes
 from zetamix_lab.data.source import Progress, Source
 from zetamix_lab.text import plural, reason
 
@@ -50,23 +36,27 @@ MAX_BROKEN = 20
 
 
 def prepared_folder(
-    data_dir: Path, name: str, settings: Mapping[str, Any], state: object = None
+    data_dir: Path, name: str, settings: Mapping[str, Any], files: Sequence[Path] = ()
 ) -> Path:
     """The folder of the prepared dataset with these settings.
 
-    state: sizes and times of a user's files; a hash of it ends the folder's name, so that changed
+    files: a user's files; a hash of their sizes and times ends the folder's name, so that changed
         files are prepared again and replace the old data.
     """
     plain = re.sub(r"[^\w-]+", "_", name)[:60]
     hashes = [hash_json([FORMAT, name, settings])[:12]]
-    hashes += [] if state is None else [hash_json(state)[:12]]
+    if files:
+        # a dangling link is reported when it is decoded, like any unreadable file
+        stats = [(file, file.stat() if file.exists() else file.lstat()) for file in files]
+        state = [[str(file), stat.st_size, stat.st_mtime_ns] for file, stat in stats]
+        hashes.append(hash_json(state)[:12])
     return data_dir / "prepared" / "-".join([plain, *hashes])
 
 
 def read(folder: Path) -> Dataset | None:
     """Memory-map prepared data; None if it is missing or damaged."""
     meta = read_meta(folder)
-    if meta is None or damage(folder, meta) is not None:
+    if meta is None or damage(folder):
         return None
     splits = {name: _map_split(folder, meta, name) for name in meta["splits"]}
     return Dataset(
@@ -84,20 +74,19 @@ def read(folder: Path) -> Dataset | None:
 def read_meta(folder: Path) -> dict[str, Any] | None:
     """What is known of prepared data; None if it is missing, damaged or of another version."""
     try:
-        # opening a pipe would block
-        meta = read_json(folder / META) if (folder / META).is_file() else {}
+        meta = read_json(folder / META)
     except (OSError, ValueError):
         return None
     whole = meta.pop("sha256", None) == hash_json(meta)
     return meta if whole and meta.get("format") == FORMAT else None
 
 
-def damage(folder: Path, meta: Mapping[str, Any], *, checksums: bool = False) -> str | None:
-    """A description of damage to the files of a prepared dataset, or None.
+def damage(folder: Path, *, checksums: bool = False) -> str:
+    """A description of damage to the files of a prepared dataset, or "".
 
     checksums: compare checksums too, not only sizes, as `zetamix check` does; 1 GB takes a second.
     """
-    for name, expected in meta["files"].items():
+    for name, expected in (read_meta(folder) or {"files": {}})["files"].items():
         file = folder / name
         try:
             size = file.stat().st_size
@@ -107,7 +96,7 @@ def damage(folder: Path, meta: Mapping[str, Any], *, checksums: bool = False) ->
                 return f"{file} has changed since it was written: its checksum differs"
         except OSError as error:
             return f"{file} cannot be read: {reason(error)}"
-    return None
+    return ""
 
 
 def write(
@@ -149,30 +138,34 @@ def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: 
 
     def samples(split: str) -> Iterator[memoryview]:
         for block in scan.blocks(split):
-            if len(scan.corrupt) >= MAX_BROKEN and not skip_broken:
+            if len(scan.unreadable) >= MAX_BROKEN and not skip_broken:
                 return
             yield np.ascontiguousarray(block.samples).data
 
     for split in source.rows:
         files[f"{split}.samples"] = _write(folder / f"{split}.samples", samples(split))
-    if scan.corrupt:
+    if scan.unreadable:
         if not skip_broken:
-            more = " or more" if len(scan.corrupt) >= MAX_BROKEN else ""
+            more = " or more" if len(scan.unreadable) >= MAX_BROKEN else ""
             raise DataError(
-                f"{plural(len(scan.corrupt), 'image')}{more} of {source.name} cannot be read, so "
-                "nothing was prepared. Replace or remove these files, or add --skip-broken to the "
-                "command (skip_broken=True to zetamix_lab.data.load) to skip them:\n  "
-                + "\n  ".join(scan.corrupt)
+                f"{plural(len(scan.unreadable), 'image')}{more} of {source.name} cannot be read, "
+                "so nothing was prepared. Replace or remove these files, or add --skip-broken to "
+                "the command (skip_broken=True to zetamix_lab.data.load) to skip them:\n  "
+                + "\n  ".join(scan.unreadable)
             )
         source = _without_broken(source, scan)
-    for name, content in _small_files(source).items():
-        files[name] = _write(folder / name, [content])
+    for split, rows in source.rows.items():
+        labels = source.labels[rows].astype("<i8").tobytes()
+        files[f"{split}.labels"] = _write(folder / f"{split}.labels", [labels])
+        if source.names is not None:
+            names = [source.names[row].replace("\n", "\\n") + "\n" for row in rows.tolist()]
+            text = "".join(names).encode("utf-8", "surrogateescape")
+            files[f"{split}.names"] = _write(folder / f"{split}.names", [text])
     hashes = {
         split: [files[f"{split}.{kind}"]["sha256"] for kind in ("samples", "labels")]
         for split in source.rows
     }
-    problems = duplicate_problems(scan.duplicates())
-    problems += group_problems(find_shared_groups(source))
+    doubts = describe_doubts(scan.duplicates(), find_shared_groups(source))
     meta = {
         "format": FORMAT,
         "name": source.name,
@@ -187,7 +180,7 @@ def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: 
         # shown whenever the data is used, not only by `zetamix check`
         "notes": [
             *source.notes,
-            *(f"{problem} (listed by zetamix check)" for problem in problems),
+            *(f"{problem} (listed by zetamix check)" for problem in doubts),
             *missing_classes(source),
         ],
     }
@@ -196,8 +189,8 @@ def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: 
 
 def _without_broken(source: Source, scan: Scan) -> Source:
     """The source with the images that could be read, and a note about the others."""
-    kept = source.keep(np.array(sorted(scan.readable), np.int64))
-    counts = count_classes(kept).get("train", [0] * len(source.classes))
+    kept = source.keep(np.array(sorted(scan.keys), np.int64))
+    counts = kept.counts().get("train", [0] * len(source.classes))
     gone = [name for name, count in zip(source.classes, counts, strict=True) if not count]
     gone += [split for split in source.rows if split not in kept.rows]
     if gone:
@@ -205,21 +198,10 @@ def _without_broken(source: Source, scan: Scan) -> Source:
             f"{source.name}: no image of {gone[0]} can be read, so none would be left without "
             "the broken ones. Replace these files."
         )
-    note = f"{plural(len(scan.corrupt), 'unreadable image')} skipped: {scan.corrupt[0]}"
-    if len(scan.corrupt) > 1:
-        note += f" and {len(scan.corrupt) - 1:,} more (listed by zetamix check)"
+    note = f"{plural(len(scan.unreadable), 'unreadable image')} skipped: {scan.unreadable[0]}"
+    if len(scan.unreadable) > 1:
+        note += f" and {len(scan.unreadable) - 1:,} more (listed by zetamix check)"
     return replace(kept, notes=(*source.notes, note))
-
-
-def _small_files(source: Source) -> dict[str, bytes]:
-    files = {}
-    for split, rows in source.rows.items():
-        files[f"{split}.labels"] = source.labels[rows].astype("<i8").tobytes()
-        if source.names is not None:
-            names = [source.names[row].replace("\n", "\\n") for row in rows.tolist()]
-            text = "".join(f"{name}\n" for name in names)
-            files[f"{split}.names"] = text.encode("utf-8", "surrogateescape")
-    return files
 
 
 def _write(path: Path, chunks: Iterable[bytes | memoryview]) -> dict[str, Any]:
@@ -260,18 +242,18 @@ def _map(path: Path, shape: list[int], dtype: torch.dtype) -> torch.Tensor:
 
 @contextmanager
 def _locked(folder: Path, progress: Progress | None) -> Iterator[None]:
+    lock = FileLock(folder.with_name(f".{folder.name}.lock"))
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder.with_name(f".{folder.name}.lock"))
         try:
             lock.acquire(timeout=0)
         except Timeout:
             if progress is not None:
                 progress("waiting for another process to prepare the same data", 0, 0)
             lock.acquire()
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise DataError(
-            f"Prepared data cannot be written to {folder.parent}: {error.strerror}. Choose another "
+            f"Prepared data cannot be written to {folder.parent}: {reason(error)}. Choose another "
             "folder with --data-dir, data_dir= or the variable ZETAMIX_DATA."
         ) from None
     try:

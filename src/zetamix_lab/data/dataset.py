@@ -1,25 +1,18 @@
 """A dataset in memory or memory-mapped: named classes and up to three splits."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from zetamix_lab.atomic_io import hash_json
 from zetamix_lab.data.errors import DataError, check_distinct
-from zetamix_lab.data.source import SPLITS, Block, Rows, Source
-from zetamix_lab.data.splits import (
-    count_labels,
-    digest,
-    first_duplicates,
-    strata,
-    stratified,
-)
+from zetamix_lab.data.source import SPLITS, Source, array_source, digest
+from zetamix_lab.data.splits import count_labels, first_duplicates, strata, stratified
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,30 +149,14 @@ class Dataset:
 
     def source(self) -> Source:
         """The dataset as a `Source`, to be checked like files."""
-        sizes = [len(split) for split in self.splits.values()]
-        names = [split.names() for split in self.splits.values()]
-        starts = dict(zip(self.splits, np.cumsum([0, *sizes]).tolist(), strict=False))
-        splits = np.repeat(np.array(list(self.splits), dtype=object), sizes)
-
-        def read(rows: Rows) -> Iterator[Block]:
-            # in blocks: the rows of a subset may not fit into memory
-            for first in range(0, len(rows), 1024):
-                name = splits[rows[0]]
-                inner = torch.from_numpy(rows[first : first + 1024] - starts[name])
-                yield Block(first, self.splits[name].take(inner).numpy(), {})
-
-        return Source(
-            name=self.name,
-            classes=self.classes,
-            shape=self.shape,
-            dtype=str(self.train.pool.dtype).removeprefix("torch."),
-            labels=torch.cat([split.labels.long() for split in self.splits.values()]).numpy(),
-            splits=splits,
-            read=read,
-            origin=self.origin,
-            names=None if None in names else [name for some in names for name in some or ()],
-            notes=self.notes,
-        )
+        parts = {
+            name: (split.samples.numpy(), split.labels.numpy())
+            for name, split in self.splits.items()
+        }
+        lists = [split.names() for split in self.splits.values()]
+        names = None if None in lists else [name for some in lists for name in some or ()]
+        source = array_source(self.name, self.classes, parts, self.origin)
+        return replace(source, names=names, notes=self.notes)
 
     def with_train_size(self, size: int | float | None) -> "Dataset":
         """The dataset with a stratified subset of `train`; None keeps all of it."""
@@ -198,9 +175,10 @@ class Dataset:
         if not 0 < fraction < 1:
             raise ValueError(f"fraction must lie between 0 and 1, got {fraction}.")
         labels = strata(self.train.labels)
-        train = replace(self, val=None, test=None).source()
-        blocks = train.read(np.arange(len(self.train)))
-        keys = [digest(sample) for block in blocks for sample in block.samples]
+        # in blocks: the rows of a subset may not fit into memory
+        every = torch.arange(len(self.train))
+        blocks = (self.train.take(every[k : k + 1024]) for k in range(0, len(every), 1024))
+        keys = [digest(sample.numpy()) for block in blocks for sample in block]
         first = first_duplicates(keys, labels, 2)
         leaders = torch.unique(first)
         count = _subset_size(float(fraction), len(leaders), self.num_classes)

@@ -21,7 +21,7 @@ OnProblem: TypeAlias = Callable[[Sequence[str]], None]
 
 
 def raise_problems(problems: Sequence[str]) -> None:
-    """Raise one `DataError` for all problems, if there are any.
+    """Raise one error for all problems, if there are any; it lists the first of them.
 
     >>> raise_problems([])
     >>> raise_problems(["a.csv, row 2: no label.", "a.csv, row 5: no label."])
@@ -30,8 +30,13 @@ def raise_problems(problems: Sequence[str]) -> None:
       a.csv, row 2: no label.
       a.csv, row 5: no label.
     """
+    if len(problems) == 1:
+        raise DataError(problems[0])
     if problems:
-        raise DataError(join_problems(problems))
+        lines = list(problems[:MAX_LISTED])
+        if len(problems) > MAX_LISTED:
+            lines.append(f"and {len(problems) - MAX_LISTED:,} more")
+        raise DataError("\n  ".join([f"{len(problems):,} problems:", *lines]))
 
 
 def check_distinct(classes: Sequence[str], origin: str) -> None:
@@ -44,13 +49,3 @@ def check_distinct(classes: Sequence[str], origin: str) -> None:
     for name, count in Counter(classes).items():
         if count > 1:
             raise DataError(f"{origin}: two classes are named {name!r}; expected distinct names.")
-
-
-def join_problems(problems: Sequence[str]) -> str:
-    """A single problem unchanged; several as a count and the first ones, one per line."""
-    if len(problems) == 1:
-        return problems[0]
-    lines = list(problems[:MAX_LISTED])
-    if len(problems) > MAX_LISTED:
-        lines.append(f"and {len(problems) - MAX_LISTED:,} more")
-    return "\n  ".join([f"{len(problems):,} problems:", *lines])

@@ -95,7 +95,7 @@ def merge_groups(groups: Sequence[str], keys: Sequence[Hashable]) -> Tensor:
 
 
 def draw_groups(
-    labels: Tensor, groups: Tensor, shares: Mapping[str, int], classes: int, seed: int
+    labels: Tensor, groups: Tensor, shares: Mapping[str, int], seed: int
 ) -> dict[str, Tensor]:
     """The rows of each split: whole groups, in proportion to `shares`, stratified by class.
 
@@ -113,7 +113,8 @@ def draw_groups(
         for name, (_, rows) in zip(names, folds.split(labels, labels, groups), strict=True):
             split_of[rows] = name
         draws.append({s: torch.from_numpy(np.flatnonzero(split_of == s)) for s in shares})
-        if all(len(torch.unique(labels[rows])) == classes for rows in draws[-1].values()):
+        present = {len(torch.unique(labels[rows])) for rows in draws[-1].values()}
+        if present == {len(torch.unique(labels))}:
             return draws[-1]
     return draws[0]
 

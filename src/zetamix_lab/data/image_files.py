@@ -6,9 +6,10 @@ import stat
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import median_low
 from typing import NamedTuple, TypeVar
@@ -19,8 +20,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from zetamix_lab.data.errors import DataError, OnProblem
-from zetamix_lab.data.source import BLOCK_BYTES, Array, Block, Rows
-from zetamix_lab.data.splits import digest
+from zetamix_lab.data.source import BLOCK_BYTES, Array, Block, Rows, digest
 from zetamix_lab.text import plural, reason
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
@@ -91,13 +91,6 @@ class Header(NamedTuple):
     """Whether pixels are floating point or 32-bit numbers."""
 
 
-class Decoded(NamedTuple):
-    """One image as [channels, height, width], and the `digest` of it."""
-
-    pixels: Array
-    key: bytes
-
-
 def is_image(path: Path) -> bool:
     """Whether a file has the name of an image and is not hidden."""
     return path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
@@ -126,7 +119,7 @@ def decode(path: Path | bytes, fit: Fit, channels: int) -> Array:
 
     path: its file, or the content of one.
     """
-    with _open(path) as image, _turn(image):
+    with _open(path) as image:
         image.load()
         orientation = _orientation(image)
         # without this, Pillow rewrites the metadata, which fails if some other tag is broken
@@ -206,26 +199,20 @@ def choose_fit(
     headers = [header for header in scanned if header is not None]
     if not headers:
         on_problem([f"{origin}: none of {plural(len(scanned), 'image')} can be read."])
-        return (3, DEFAULT_SIZE, DEFAULT_SIZE), Fit(DEFAULT_SIZE, crop=1.0)
-    channels = 1 if all(header.grey for header in headers) else 3
-    dtype = "float32" if all(header.wide for header in headers) else "uint8"
+    channels = 1 if headers and all(header.grey for header in headers) else 3
+    dtype = "float32" if headers and all(header.wide for header in headers) else "uint8"
     sides = {(header.height, header.width) for header in headers}
-    if size is None and len(sides) == 1 and max(max(sides)) <= NATIVE_SIDE:
+    largest = max(map(max, sides), default=DEFAULT_SIZE)
+    if size is None and len(sides) == 1 and largest <= NATIVE_SIDE:
         return (channels, *sides.pop()), Fit(None, dtype=dtype)
-    side, why = _choose_side(headers) if size is None else (size, "")
+    side, why = size or DEFAULT_SIZE, ""
+    if size is None and largest <= SMALL_SIDE:
+        side = -(-median_low(min(header.width, header.height) for header in headers) // 8) * 8
+        why = (
+            f"images differ in size and none has a side over {SMALL_SIDE} pixels: resized to "
+            f"{side} × {side}, the median of their shorter sides rounded up to a multiple of 8"
+        )
     return (channels, side, side), Fit(side, crop=1.0, why=why, dtype=dtype)
-
-
-def _choose_side(headers: Sequence[Header]) -> tuple[int, str]:
-    """The side for images of different sizes: 224, or like their own if all are small; and why."""
-    if max(max(header.width, header.height) for header in headers) > SMALL_SIDE:
-        return DEFAULT_SIZE, ""
-    median = median_low(min(header.width, header.height) for header in headers)
-    side = -(-median // 8) * 8
-    return side, (
-        f"images differ in size and none has a side over {SMALL_SIDE} pixels: resized to {side} × "
-        f"{side}, the median of their shorter sides rounded up to a multiple of 8"
-    )
 
 
 def read_images(
@@ -233,23 +220,22 @@ def read_images(
 ) -> Callable[[Rows], Iterator[Block]]:
     """Reads rows of images, from their files or contents; `where` names a row in messages."""
 
-    def attempt(row: int) -> Decoded | str:
+    def attempt(row: int) -> tuple[Array, bytes] | str:
         try:
             pixels = decode(images[row], fit, shape[0])
+            if pixels.shape != shape:
+                raise DataError(f"{_sides(pixels.shape)} pixels instead of {_sides(shape)}")
         except Exception as error:  # decoders raise errors of any type for broken files
             return f"{where(row)}: {explain(error)}"
-        if pixels.shape != shape:
-            return f"{where(row)}: {_sides(pixels.shape)} pixels instead of {_sides(shape)}"
-        return Decoded(pixels, digest(pixels))
+        return pixels, digest(pixels)
 
     def read(rows: Rows) -> Iterator[Block]:
         step = max(1, min(64, BLOCK_BYTES // int(np.prod(shape))))
         for first, results in map_parallel(attempt, rows.tolist(), step):
             good = [image for image in results if not isinstance(image, str)]
             broken = {first + k: why for k, why in enumerate(results) if isinstance(why, str)}
-            samples = [image.pixels for image in good]
-            stacked = np.stack(samples) if samples else np.empty((0, *shape), fit.dtype)
-            yield Block(first, stacked, broken, [image.key for image in good])
+            samples = np.array([pixels for pixels, _ in good], fit.dtype).reshape(-1, *shape)
+            yield Block(first, samples, broken, [key for _, key in good])
 
     return read
 
@@ -262,27 +248,23 @@ def map_parallel(
     The threads go on with the next items while the caller handles the last ones.
     """
 
-    def task(start: int, stop: int) -> list[Result]:
-        return [work(item) for item in items[start:stop]]
+    def task(some: range) -> list[Result]:
+        return [work(items[k]) for k in some]
 
-    pool = ThreadPoolExecutor(THREADS, thread_name_prefix="zetamix-decode")
-    waiting: deque[tuple[int, list[Future[list[Result]]]]] = deque()
+    pool = ThreadPoolExecutor(THREADS, thread_name_prefix="zetamix-reader")
+    waiting: deque[tuple[int, Iterator[list[Result]]]] = deque()
+    blocks = range(0, len(items), step)
     try:
-        for first in range(0, len(items), step):
-            end = min(first + step, len(items))
-            starts = range(first, end, TASK_ITEMS)
-            tasks = [pool.submit(task, start, min(start + TASK_ITEMS, end)) for start in starts]
-            waiting.append((first, tasks))
-            if len(waiting) > AHEAD:
-                yield _collect(*waiting.popleft())
-        while waiting:
-            yield _collect(*waiting.popleft())
+        for place in range(len(blocks) + AHEAD):
+            if place < len(blocks):
+                block = range(blocks[place], min(blocks[place] + step, len(items)))
+                parts = [block[k : k + TASK_ITEMS] for k in range(0, len(block), TASK_ITEMS)]
+                waiting.append((block[0], pool.map(task, parts)))
+            if place >= AHEAD:
+                first, results = waiting.popleft()
+                yield first, list(chain.from_iterable(results))
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _collect(first: int, tasks: Sequence[Future[list[Result]]]) -> tuple[int, list[Result]]:
-    return first, [result for task in tasks for result in task.result()]
 
 
 def explain(error: Exception) -> str:
@@ -308,17 +290,15 @@ def _open(path: Path | bytes) -> Iterator[Image.Image]:
         raise DataError("the file is empty")
     file = path if isinstance(path, Path) else io.BytesIO(path)
     with Image.open(file, formats=FORMATS) as image:
-        if image.width * image.height > MAX_PIXELS:
+        pixels = image.width * image.height
+        if pixels > MAX_PIXELS:
             raise DataError(
                 f"{image.width:,} × {image.height:,} pixels; expected at most "
                 f"{MAX_PIXELS / 1e6:.0f} million. Scale it down"
             )
-        yield image
-
-
-def _turn(image: Image.Image) -> AbstractContextManager[object]:
-    """A lock for large images, so that memory stays bounded."""
-    return _LARGE if image.width * image.height > LARGE_PIXELS else nullcontext()
+        # one large image at a time, so that memory stays bounded
+        with _LARGE if pixels > LARGE_PIXELS else nullcontext():
+            yield image
 
 
 def _orientation(image: Image.Image) -> int:

@@ -9,13 +9,7 @@ from typing import TypeAlias
 
 from zetamix_lab.data import cache
 from zetamix_lab.data.dataset import Dataset
-from zetamix_lab.data.errors import (
-    DataError,
-    DatasetNotFoundError,
-    OnProblem,
-    join_problems,
-    raise_problems,
-)
+from zetamix_lab.data.errors import DataError, DatasetNotFoundError, OnProblem, raise_problems
 from zetamix_lab.data.groups import Group
 from zetamix_lab.data.quality import Report, check_source
 from zetamix_lab.data.readers.named import TORCHVISION, digits_source, torchvision_source
@@ -98,11 +92,20 @@ def check(
     problems: list[str] = []
     try:
         request = resolve(name, data_dir, seed, size, group, problems.extend)
-        report = check_source(request.source_to_check(problems, progress), progress)
+        if damage := cache.damage(request.folder, checksums=True):
+            problems.append(f"Prepared data is damaged: {damage}. Prepare it again.")
+        try:
+            source = request.source(progress)
+        except DatasetNotFoundError:
+            prepared = request.open()
+            if prepared is None:
+                raise
+            source = prepared.source()
+        report = check_source(source, progress)
     except DataError as error:
-        if not problems:
-            raise
-        raise DataError(join_problems([*problems, str(error)])) from None
+        if problems:
+            raise_problems([*problems, str(error)])
+        raise
     return replace(report, problems=(*problems, *report.problems))
 
 
@@ -130,31 +133,15 @@ class Request:
         try:
             cache.write(self.folder, open_source, progress, force=force, skip_broken=skip_broken)
         except DatasetNotFoundError as error:
-            meta = cache.read_meta(self.folder)
-            damage = None if meta is None else cache.damage(self.folder, meta)
-            if damage is None:
-                raise
-            raise DatasetNotFoundError(f"Prepared data is damaged: {damage}. {error}") from None
+            if damage := cache.damage(self.folder):
+                raise DatasetNotFoundError(f"Prepared data is damaged: {damage}. {error}") from None
+            raise
         if self.own:
             cache.remove_older(self.folder)
-        dataset = cache.read(self.folder)
+        dataset = self.open()
         if dataset is None:
             raise DataError(f"{self.folder} was removed by another process after it was prepared.")
         return dataset
-
-    def source_to_check(self, problems: list[str], progress: Progress | None) -> Source:
-        """The files, or the prepared form if there are none; `problems` gets damage of it."""
-        meta = cache.read_meta(self.folder)
-        damage = None if meta is None else cache.damage(self.folder, meta, checksums=True)
-        if damage is not None:
-            problems.append(f"Prepared data is damaged: {damage}. Prepare it again.")
-        try:
-            return self.source(progress)
-        except DatasetNotFoundError:
-            prepared = cache.read(self.folder)
-            if prepared is None:
-                raise
-            return prepared.source()
 
 
 def resolve(
@@ -165,88 +152,67 @@ def resolve(
     group: Group = None,
     on_problem: OnProblem = raise_problems,
 ) -> Request:
-    """Find a dataset without reading any image; `on_problem` is called with its problems."""
+    """Find a dataset without reading any image; `on_problem` is called with its problems.
+
+    Sizes and times of a user's files determine the folder of their prepared form.
+    """
     folder = resolve_data_dir(data_dir)
     if not 0 <= seed < 2**31:
         raise ValueError(f"seed must lie between 0 and 2**31 - 1, got {seed}.")
     if size is not None and not 1 <= size <= 4096:
         raise ValueError(f"size must lie between 1 and 4096 pixels, got {size}.")
-    found = find(name)
-    if isinstance(found, Path):
-        return _resolve_path(found, folder, seed, size, group, on_problem)
-    if size is not None or group is not None:
-        option = "size" if group is None else "group"
-        raise ValueError(f"{option} is for your own data only; {found} is used as it is published.")
-    settings = {"seed": seed} if found == "digits" else {}
+    path = find(name)
+    if isinstance(path, str):
+        if size is not None or group is not None:
+            option = "size" if group is None else "group"
+            raise ValueError(
+                f"{option} is for your own data only; {path} is used as it is published."
+            )
+        settings: dict[str, object] = {"seed": seed} if path == "digits" else {}
 
-    def source(progress: Progress | None) -> Source:
-        if found == "digits":
-            return digits_source(seed)
-        return torchvision_source(found, folder / found, folder)
+        def source(progress: Progress | None) -> Source:
+            if path == "digits":
+                return digits_source(seed)
+            return torchvision_source(path, folder / path, folder)
 
-    return Request(found, cache.prepared_folder(folder, found, settings), source)
-
-
-def find(name: DataName) -> str | Path:
-    """The name of a known dataset, or the absolute path; raises if there is neither."""
-    text = os.fspath(name)
-    if isinstance(name, str) and not text.startswith(SAVED):
-        # a folder called MNIST is a folder, not the dataset mnist
-        key = text.lower().replace("-", "").replace("_", "")
-        known = next((known for known in NAMES if known.replace("_", "") == key), None)
-        if known is not None and (text in NAMES or not _expand(text).exists()):
-            return known
-    path = _expand(text.removeprefix(SAVED)).absolute()
-    if not text.strip() or not os.path.exists(path):
-        raise DatasetNotFoundError(_unknown(text))
-    return path
-
-
-def _expand(text: str) -> Path:
-    """The path with ~ replaced; ~nosuchuser stays."""
-    return Path(os.path.expanduser(text))
-
-
-def _resolve_path(
-    path: Path, data_dir: Path, seed: int, size: int | None, group: Group, on_problem: OnProblem
-) -> Request:
-    """A user's data; sizes and times of its files determine the folder of its prepared form."""
+        return Request(path, cache.prepared_folder(folder, path, settings), source)
     # imported here because pandas takes 0.6 s, and names need none of it
     from zetamix_lab.data.readers import open_table
     from zetamix_lab.data.sample_table import to_source
 
     column = group if isinstance(group, str) else None
     files, read = open_table(path, column, on_problem)
-    settings = {
-        "path": str(path),
-        "size": size,
-        "seed": seed,
-        "group": None if group is None else str(group),
-    }
-    name = printable(path.name if path.is_dir() else path.stem)
-    folder = cache.prepared_folder(data_dir, name, settings, list(map(_state, files)))
+    known = None if group is None else str(group)
+    settings = {"path": str(path), "size": size, "seed": seed, "group": known}
+    title = printable(path.name if path.is_dir() else path.stem)
 
-    def source(progress: Progress | None) -> Source:
+    def own_source(progress: Progress | None) -> Source:
         return to_source(read(), seed=seed, size=size, group=group, on_problem=on_problem)
 
-    return Request(name, folder, source, own=True)
+    return Request(
+        title, cache.prepared_folder(folder, title, settings, files), own_source, own=True
+    )
 
 
-def _state(file: Path) -> list[object]:
-    """A value that changes whenever a file does."""
-    # a dangling link is reported when it is decoded, like any unreadable file
-    stat = file.stat() if file.exists() else file.lstat()
-    return [str(file), stat.st_size, stat.st_mtime_ns]
-
-
-def _unknown(name: str) -> str:
-    path = _expand(name)
+def find(name: DataName) -> str | Path:
+    """The name of a known dataset, or the absolute path; raises if there is neither."""
+    text = os.fspath(name)
+    # ~nosuchuser stays
+    path = Path(os.path.expanduser(text.removeprefix(SAVED)))
+    if isinstance(name, str) and not text.startswith(SAVED):
+        # a folder called MNIST is a folder, not the dataset mnist
+        key = text.lower().replace("-", "").replace("_", "")
+        known = next((known for known in NAMES if known.replace("_", "") == key), None)
+        if known is not None and (text in NAMES or not path.exists()):
+            return known
+    if text.strip() and os.path.exists(path):
+        return path.absolute()
     choices = list(NAMES)
     if len(path.parts) > 1:
         choices = os.listdir(path.parent) if path.parent.is_dir() else []
     hint = did_you_mean(path.name, choices, limit=3)
-    return (
-        f"{name!r} is neither a dataset by name ({', '.join(NAMES)}) nor an existing file or "
+    raise DatasetNotFoundError(
+        f"{text!r} is neither a dataset by name ({', '.join(NAMES)}) nor an existing file or "
         f"folder.{hint}"
     )
 
@@ -266,19 +232,6 @@ class DatasetRef:
     group: Group = None
     """The patient or lesion of a user's images, as in `load`."""
 
-    @classmethod
-    def resolve(
-        cls,
-        data: str | Path,
-        data_dir: Path | None = None,
-        train_size: int | float | None = None,
-        size: int | None = None,
-        group: Group = None,
-    ) -> "DatasetRef":
-        """The reference to a name or path, with paths made absolute."""
-        folder = None if data_dir is None else str(data_dir.absolute())
-        return cls(str(find(data)), folder, train_size, size, group)
-
     def load(self, progress: Progress | None = None) -> Dataset:
         """The dataset; `progress` is called while its files are prepared, as in `load`."""
         dataset = load(
@@ -295,26 +248,29 @@ def load_or_take(
     group: Group,
     progress: Progress | None = None,
 ) -> tuple[Dataset, DatasetRef | None]:
-    """The dataset, and the reference by which worker processes load it.
+    """The dataset, and the reference by which worker processes load it, wherever they run.
 
     The reference is None for a dataset that is already loaded: workers receive its samples.
     """
     if not isinstance(data, Dataset):
-        ref = DatasetRef.resolve(data, data_dir, train_size, size, group)
+        folder = None if data_dir is None else str(data_dir.absolute())
+        ref = DatasetRef(str(find(data)), folder, train_size, size, group)
         return ref.load(progress), ref
     if size is not None or group is not None:
         raise DataError(f"size and group are for paths only; {data.name} is already loaded.")
     return data.with_train_size(train_size), None
 
 
-@lru_cache(maxsize=1)
-def load_cached(ref: DatasetRef) -> Dataset:
-    """`ref.load()`, cached: a process that runs several jobs on one dataset opens it once."""
-    return ref.load()
+# a process that runs several jobs on one dataset opens it once
+_load_once = lru_cache(maxsize=1)(DatasetRef.load)
 
 
-def check_fingerprint(dataset: Dataset, fingerprint: str) -> Dataset:
-    """The dataset; raises if its content differs, as files may have changed."""
+def load_cached(data: Dataset | DatasetRef, fingerprint: str) -> Dataset:
+    """The dataset that a worker process has received, which it loads once.
+
+    Raises if its content differs from that of other processes, as files may have changed.
+    """
+    dataset = data if isinstance(data, Dataset) else _load_once(data)
     if dataset.fingerprint != fingerprint:
         raise DataError(
             f"{dataset.name} differs between processes: expected the fingerprint {fingerprint}, "

@@ -1,7 +1,6 @@
 """Batches of a split that is kept on the device, or streamed to it if it does not fit."""
 
 from collections.abc import Iterator, MutableMapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
 from typing import Any, Protocol
 
@@ -23,9 +22,7 @@ from zetamix_lab.data.augment import (
     distort,
     draw_epoch,
 )
-
-# batches read ahead of the current one when a split is streamed
-AHEAD = 2
+from zetamix_lab.data.image_files import map_parallel
 
 
 class Labelled(Protocol):
@@ -184,46 +181,37 @@ class Loader:
         return draws.map(lambda part: part.to(self.device, non_blocking=True))
 
     def stream(self, draws: EpochDraws, epoch: int) -> Iterator[Tensor]:
-        """Raw batches from the current position on, read from the memory map by a thread.
+        """Raw batches from the current position on, read ahead from the memory map by threads.
 
         Distortions are made here, in the thread that asks: they use torch's default generator.
         """
         order = draws.order.cpu()
-        first = self.position
 
         def read(position: int) -> Tensor:
             rows = self.samples[order[position * self.batch_size :][: self.batch_size]]
             return rows.pin_memory() if self.device.type == "cuda" else rows
 
-        with ThreadPoolExecutor(1, thread_name_prefix="zetamix-loader") as pool:
-            waiting: list[Future[Tensor]] = []
-            for position in range(first, len(self)):
-                while len(waiting) <= AHEAD and position + len(waiting) < len(self):
-                    waiting.append(pool.submit(read, position + len(waiting)))
-                rows = waiting.pop(0).result()
-                if self.augmentation in DISTORTIONS:
-                    seed = mix64(mix64(self.seed * ROUND + epoch) + 1 + position) >> 1
-                    rows = distort(rows, self.augmentation, seed)
-                yield rows.to(self.device, non_blocking=True)
+        positions = range(self.position, len(self))
+        for index, [rows] in map_parallel(read, positions, 1):
+            if self.augmentation in DISTORTIONS:
+                position = positions[index]
+                seed = mix64(mix64(self.seed * ROUND + epoch) + 1 + position) >> 1
+                rows = distort(rows, self.augmentation, seed)
+            yield rows.to(self.device, non_blocking=True)
 
     def set_epoch(self, epoch: int) -> None:
         check_count("epoch", epoch, 0)
         self.epoch = epoch
 
     def state_dict(self) -> dict[str, int]:
-        return {
-            "epoch": self.epoch,
-            "position": self.position,
-            "seed": self.seed,
-            "batch_size": self.batch_size,
-        }
+        return {name: getattr(self, name) for name in ("epoch", "position", "seed", "batch_size")}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        for name, own in (("seed", self.seed), ("batch_size", self.batch_size)):
-            if state[name] != own:
+        for name in ("seed", "batch_size"):
+            if state[name] != getattr(self, name):
                 raise ValueError(
-                    f"The state is of a loader with {name}={state[name]}, but this one has {own}. "
-                    "Create the loader with the same arguments."
+                    f"The state is of a loader with {name}={state[name]}, but this one has "
+                    f"{getattr(self, name)}. Create the loader with the same arguments."
                 )
         self.epoch, self._start = state["epoch"], state["position"]
         self.position = self._start

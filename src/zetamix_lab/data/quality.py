@@ -1,13 +1,12 @@
 """Data-quality checks: duplicates across splits, conflicting labels, missing classes, counts."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass
+from typing import Any
 
-import torch
+import numpy as np
 
-from zetamix_lab.data.source import Block, Progress, Source
-from zetamix_lab.data.splits import count_labels, digest
+from zetamix_lab.data.source import Block, Progress, Source, digest
 from zetamix_lab.text import plural
 
 KEEP_ONE = "Keep one sample of each group."
@@ -21,7 +20,8 @@ CAUTIONS = (
 )
 
 
-class Sample(NamedTuple):
+@dataclass(frozen=True, order=True)
+class Sample:
     """One sample: its split, its row there, its file ("" for arrays), its class."""
 
     split: str
@@ -33,7 +33,8 @@ class Sample(NamedTuple):
         return f"{self.split} {self.name or f'row {self.row}'} ({self.label})"
 
 
-class SharedGroup(NamedTuple):
+@dataclass(frozen=True)
+class SharedGroup:
     """A group in more than one split: its name, and how many samples each split has of it."""
 
     name: str
@@ -53,7 +54,7 @@ class Report:
     classes: tuple[str, ...]
     counts: Mapping[str, list[int]]
     """Samples of each class, or with each label, by split."""
-    corrupt: tuple[str, ...]
+    unreadable: tuple[str, ...]
     """One line for each file that cannot be read."""
     duplicates: tuple[tuple[Sample, ...], ...]
     """Groups of samples with identical pixels."""
@@ -65,37 +66,27 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """No problems and no corrupt files; duplicates within one split and class are allowed."""
-        return not (self.problems or self.corrupt)
+        """No problems and no unreadable files; duplicates in one split and class are allowed."""
+        return not (self.problems or self.unreadable)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, in full, for JSON."""
-        return {
-            "name": self.name,
-            "origin": self.origin,
-            "ok": self.ok,
-            "problems": list(self.problems),
-            "unreadable": list(self.corrupt),
-            "sizes": dict(self.sizes),
-            "counts": [
-                {"split": split, "label": label, "size": size}
-                for split, sizes in self.counts.items()
-                for label, size in zip(self.classes, sizes, strict=True)
-            ],
-            "duplicates": [[sample._asdict() for sample in group] for group in self.duplicates],
-            "shared_groups": [group._asdict() for group in self.shared_groups],
-            "notes": list(self.notes),
-        }
+        counts = [
+            {"split": split, "label": label, "size": size}
+            for split, sizes in self.counts.items()
+            for label, size in zip(self.classes, sizes, strict=True)
+        ]
+        return {**asdict(self), "ok": self.ok, "counts": counts}
 
     @property
     def leaks(self) -> int:
         """Groups of duplicates that occur in more than one split."""
-        return sum(map(_leaks, self.duplicates))
+        return count_differing(self.duplicates, "split")
 
     @property
     def conflicts(self) -> int:
         """Groups of duplicates with different labels."""
-        return sum(map(_conflicts, self.duplicates))
+        return count_differing(self.duplicates, "label")
 
 
 class Scan:
@@ -103,49 +94,46 @@ class Scan:
 
     def __init__(self, source: Source, activity: str, progress: Progress | None) -> None:
         self.source, self.activity, self.progress = source, activity, progress
-        self.done = 0
-        self.corrupt: list[str] = []
-        self.readable: list[int] = []
-        """The rows that could be read."""
-        self._first: dict[bytes, Sample] = {}
-        self._groups: dict[bytes, list[Sample]] = {}
+        self.unreadable: list[str] = []
+        self.keys: dict[int, bytes] = {}
+        """The digest of every row that could be read."""
 
     def blocks(self, split: str) -> Iterator[Block]:
-        source, rows = self.source, self.source.rows[split]
-        for block in source.read(rows):
+        rows = self.source.rows[split]
+        for block in self.source.read(rows):
             end = block.first + len(block.samples) + len(block.broken)
             places = [place for place in range(block.first, end) if place not in block.broken]
-            self.corrupt += block.broken.values()
-            self.readable += rows[places].tolist()
+            self.unreadable += block.broken.values()
             keys = map(digest, block.samples) if block.keys is None else block.keys
-            for place, key in zip(places, keys, strict=True):
-                row = int(rows[place])
-                name = source.names[row] if source.names is not None else ""
-                sample = Sample(split, place, name, source.label_name(row))
-                first = self._first.setdefault(key, sample)
-                if first is not sample:
-                    self._groups.setdefault(key, [first]).append(sample)
-            self.done += end - block.first
+            self.keys |= zip(rows[places].tolist(), keys, strict=True)
             if self.progress is not None:
-                self.progress(self.activity, self.done, len(source.labels))
+                done = len(self.keys) + len(self.unreadable)
+                self.progress(self.activity, done, len(self.source.labels))
             yield block
 
     def duplicates(self) -> tuple[tuple[Sample, ...], ...]:
         """Groups of two or more: those across splits first, then those with other labels."""
-        return tuple(
-            sorted(
-                map(tuple, self._groups.values()),
-                key=lambda group: (not _leaks(group), not _conflicts(group), group),
-            )
-        )
+        by_key: dict[bytes, list[int]] = {}
+        for row, key in self.keys.items():
+            by_key.setdefault(key, []).append(row)
+        source, rows = self.source, self.source.rows
+
+        def describe(row: int) -> Sample:
+            split = source.splits[row]
+            name = "" if source.names is None else source.names[row]
+            place = int(np.searchsorted(rows[split], row))
+            return Sample(split, place, name, source.label_name(row))
+
+        def rank(group: Sequence[Sample]) -> tuple[object, ...]:
+            return *(-count_differing([group], field) for field in ("split", "label")), group
+
+        groups = [tuple(map(describe, same)) for same in by_key.values() if len(same) > 1]
+        return tuple(sorted(groups, key=rank))
 
 
-def _leaks(group: Sequence[Sample]) -> bool:
-    return len({sample.split for sample in group}) > 1
-
-
-def _conflicts(group: Sequence[Sample]) -> bool:
-    return len({sample.label for sample in group}) > 1
+def count_differing(groups: Sequence[Sequence[Sample]], field: str) -> int:
+    """The number of groups whose samples differ in this field."""
+    return sum(len({getattr(sample, field) for sample in group}) > 1 for group in groups)
 
 
 def check_source(source: Source, progress: Progress | None) -> Report:
@@ -155,39 +143,46 @@ def check_source(source: Source, progress: Progress | None) -> Report:
         for _ in scan.blocks(split):
             pass
     duplicates, shared = scan.duplicates(), find_shared_groups(source)
+    doubts = describe_doubts(duplicates, shared).items()
     return Report(
         name=source.name,
         origin=source.origin,
         sizes={split: len(rows) for split, rows in source.rows.items()},
-        counts=count_classes(source),
+        counts=source.counts(),
         classes=source.classes,
-        corrupt=tuple(scan.corrupt),
+        unreadable=tuple(scan.unreadable),
         duplicates=duplicates,
         shared_groups=shared,
         problems=(
             *(f"{problem}." for problem in missing_classes(source)),
-            *(f"{problem}. {KEEP_ONE}" for problem in duplicate_problems(duplicates)),
-            *(f"{problem}. {REGROUP}" for problem in group_problems(shared)),
+            *(f"{problem}. {advice}" for problem, advice in doubts),
         ),
         notes=source.notes,
     )
 
 
-def duplicate_problems(groups: Sequence[Sequence[Sample]]) -> list[str]:
-    """Problems caused by duplicates, one clause each."""
-    across, conflicting = sum(map(_leaks, groups)), sum(map(_conflicts, groups))
-    problems = []
+def describe_doubts(
+    duplicates: Sequence[Sequence[Sample]], shared: Sequence[SharedGroup]
+) -> dict[str, str]:
+    """What duplicates and shared groups make doubtful, as clauses, and what to do about it."""
+    across, conflicting = (count_differing(duplicates, field) for field in ("split", "label"))
+    doubts = {}
     if across:
-        problems.append(
+        doubts[
             f"Duplicates across splits: {plural(across, 'group')} of identical samples in more "
             "than one split, so scores are measured partly on training samples"
-        )
+        ] = KEEP_ONE
     if conflicting:
-        problems.append(
+        doubts[
             f"Conflicting labels: {plural(conflicting, 'group')} of identical samples with "
             "different classes, of which at most one is correct"
-        )
-    return problems
+        ] = KEEP_ONE
+    if shared:
+        doubts[
+            f"Groups across splits: {plural(len(shared), 'group')} in more than one split, so "
+            "scores are measured partly on patients or lesions that were seen in training"
+        ] = REGROUP
+    return doubts
 
 
 def find_shared_groups(source: Source) -> tuple[SharedGroup, ...]:
@@ -200,29 +195,10 @@ def find_shared_groups(source: Source) -> tuple[SharedGroup, ...]:
     return tuple(sorted(shared, key=lambda group: (-sum(group.samples.values()), group.name)))
 
 
-def group_problems(shared: Sequence[SharedGroup]) -> list[str]:
-    """The problem of groups in more than one split, as a clause."""
-    if not shared:
-        return []
-    return [
-        f"Groups across splits: {plural(len(shared), 'group')} in more than one split, so scores "
-        "are measured partly on patients or lesions that were seen in training"
-    ]
-
-
-def count_classes(source: Source) -> dict[str, list[int]]:
-    """Samples of each class, or with each label, by split."""
-    labels = torch.from_numpy(source.labels)
-    return {
-        split: count_labels(labels[rows], len(source.classes)).tolist()
-        for split, rows in source.rows.items()
-    }
-
-
 def missing_classes(source: Source) -> list[str]:
     """One clause for each split without any sample of some class; readers check `train`."""
     clauses = []
-    for split, counts in count_classes(source).items():
+    for split, counts in source.counts().items():
         absent = [name for name, count in zip(source.classes, counts, strict=True) if not count]
         if absent:
             names = ", ".join(absent[:3]) + (f" and {len(absent) - 3:,} more" if absent[3:] else "")

@@ -5,7 +5,7 @@ Readers make a `SampleTable` of a folder, a CSV, Parquet or `.npz` file; `to_sou
 
 import os
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from zetamix_lab.data.errors import DataError, OnProblem, check_distinct
+from zetamix_lab.data.errors import DataError, OnProblem, check_distinct, raise_problems
 from zetamix_lab.data.groups import Group, find_groups, suggest_column, suggest_pattern
 from zetamix_lab.data.image_files import (
     Fit,
@@ -25,9 +25,9 @@ from zetamix_lab.data.image_files import (
     resize_images,
     try_header,
 )
-from zetamix_lab.data.source import Array, Block, Rows, Source, read_arrays
-from zetamix_lab.data.splits import complete_splits, content_key, count_labels, digest, file_keys
-from zetamix_lab.text import printable
+from zetamix_lab.data.source import Array, Block, Rows, Source, digest, read_arrays
+from zetamix_lab.data.splits import complete_splits, content_keys, count_labels
+from zetamix_lab.text import plural, printable
 
 SPLIT_NAMES = {
     **dict.fromkeys(("train", "training"), "train"),
@@ -66,6 +66,11 @@ class SampleTable:
         """The files of images."""
         return self.images if isinstance(self.images, list) else []
 
+    @property
+    def names(self) -> list[str] | None:
+        """The names of files, if samples have some."""
+        return self.frame["name"].tolist() if "name" in self.frame else None
+
     def where(self, row: int) -> str:
         """The place of a sample, for messages."""
         return str(self.files[row]) if self.files else self.place(row)
@@ -79,9 +84,18 @@ def to_source(
     table: SampleTable, *, seed: int, size: int | None, group: Group, on_problem: OnProblem
 ) -> Source:
     """Number the classes, choose one size for all images, and create missing splits."""
-    splits, problems = _name_splits(table)
-    groups = _find_groups(table, group, on_problem)
-    classes, labels, notes, valid = number_labels(table, splits, problems, on_problem)
+    groups = table.frame["group"].tolist() if "group" in table.frame else None
+    if isinstance(group, re.Pattern):
+        if not table.names or not all(table.names):
+            raise DataError(
+                f"{table.path} has no file names. Group its samples by a column, with --group, "
+                "such as --group patient (of an .npz file: the arrays train_patient, and so on)."
+            )
+        groups = find_groups(table.names, group, str(table.path), on_problem)
+    splits = np.array(
+        [SPLIT_NAMES.get(str(text).lower(), "") for text in table.frame["split"]], dtype=object
+    )
+    classes, labels, notes, valid = number_labels(table, splits, on_problem)
     if table.images is None:
         shape, dtype, how, read = _prepare_arrays(table, size)
         why = ""
@@ -90,11 +104,9 @@ def to_source(
         shape, fit = choose_fit(headers, size, table.path, on_problem)
         dtype, how, why = fit.dtype, f"images {fit.describe()}", fit.why
         read = read_images(table.images, table.where, shape, fit)
-    is_folder = table.path.is_dir()
-    names = table.frame["name"].tolist() if "name" in table.frame else None
-    hints = suggest_pattern(names or (), len(classes)) if group is None else ()
+    hints = suggest_pattern(table.names or (), len(classes)) if group is None else ()
     source = Source(
-        name=printable(table.path.name if is_folder else table.path.stem),
+        name=printable(table.path.name if table.path.is_dir() else table.path.stem),
         classes=classes,
         shape=shape,
         dtype=dtype,
@@ -102,49 +114,34 @@ def to_source(
         splits=splits,
         read=read,
         origin=f"{table.path}, {table.kind}; {how}",
-        names=names,
+        names=table.names,
         groups=groups,
         notes=(*table.notes, *notes, *filter(None, [why]), *hints),
-    ).keep(valid)
-    keys = partial(_keys, table, valid)
+    )
+
+    def keys() -> list[Hashable]:
+        if table.images is None:
+            every: list[Hashable] = [digest(sample) for some in table.arrays for sample in some]
+            return [every[row] for row in valid]
+        return content_keys([table.images[row] for row in valid])
+
+    kept = source.keep(np.array(valid, np.int64))
     return complete_splits(
-        source, seed=seed, origin=str(table.path), keys=keys, on_problem=on_problem
+        kept, seed=seed, origin=str(table.path), keys=keys, on_problem=on_problem
     )
 
 
-def _name_splits(table: SampleTable) -> tuple[Array, dict[int, str]]:
-    """train, val or test for every row, and what is wrong with the others."""
-    texts = table.frame["split"].tolist()
-    splits = np.array([SPLIT_NAMES.get(str(text).lower(), "") for text in texts], dtype=object)
-    return splits, {
-        row: f"split {texts[row]!r}; expected train, val or test"
-        for row in np.flatnonzero(splits == "").tolist()
-    }
-
-
-def _find_groups(table: SampleTable, group: Group, on_problem: OnProblem) -> list[str] | None:
-    if not isinstance(group, re.Pattern):
-        return table.frame["group"].tolist() if "group" in table.frame else None
-    names = table.frame["name"].tolist() if "name" in table.frame else []
-    if not names or not all(names):
-        raise DataError(
-            f"{table.path} has no file names. Group its samples by a column, with --group, such as "
-            "--group patient (of an .npz file: the arrays train_patient, and so on)."
-        )
-    return find_groups(names, group, str(table.path), on_problem)
-
-
 def number_labels(
-    table: SampleTable, splits: Array, known: Mapping[int, str], on_problem: OnProblem
-) -> tuple[tuple[str, ...], Array, tuple[str, ...], Rows]:
+    table: SampleTable, splits: Array, on_problem: OnProblem
+) -> tuple[tuple[str, ...], Array, list[str], list[int]]:
     """The classes, the labels [n] or [n, classes] of all rows, notes, and the valid rows.
 
-    known: what else is wrong with rows.
+    splits: train, val or test for every row, or "" for a row of none of them.
     """
-    column = str(table.labels.columns[0])
-    classes, rows, several = _list_labels(table, column)
-    found, problems = _read_labels(rows, classes, column)
-    problems |= known
+    classes, found, problems, several = _read_labels(table)
+    for row in np.flatnonzero(splits == "").tolist():
+        text = table.frame["split"].iat[row]
+        problems[row] = f"split {text!r}; expected train, val or test"
     in_train = splits == "train"
     number: dict[Any, int] = {k: k for k in range(len(classes or ()))}
     if classes is None:
@@ -154,46 +151,51 @@ def number_labels(
         classes = tuple(sorted(names, key=natural_order))
         number = {name: k for k, name in enumerate(classes)}
         if not several:
-            _refuse_numbers(table, column, classes, rows)
-    absent = {row: item for row, some in enumerate(found) for item in some if item not in number}
+            _refuse_numbers(table, classes)
     on_problem([f"{table.place(row)}: {why}." for row, why in sorted(problems.items())])
     if not in_train.any():
         raise DataError(f"{table.path}: no row has the split train; expected samples to train on.")
-    labels = np.zeros((len(rows), len(classes)) if several else len(rows), np.int64)
-    for row, some in enumerate(found):
-        if some and row not in absent:
-            labels[(row, [number[item] for item in some]) if several else row] = (
-                1 if several else number[some[0]]
-            )
-    valid = np.array([k for k in range(len(rows)) if k not in problems and k not in absent], int)
-    if not in_train[valid].any():
+    labels = np.zeros((len(found), len(classes)) if several else len(found), np.int64)
+    absent = [item for some in found for item in some if item not in number]
+    known = [row for row, some in enumerate(found) if set(some) <= number.keys()]
+    valid = [row for row in known if row not in problems]
+    for row in valid:
+        numbers = [number[item] for item in found[row]]
+        labels[(row, numbers) if several else row] = 1 if several else numbers[0]
+    trained = [row for row in valid if in_train[row]]
+    if not trained:
         raise DataError(f"{table.path}: no sample of train has a label that can be used.")
-    notes: list[str] = []
+    notes = []
     if several:
         one_hot = bool((labels[valid].sum(1) == 1).all())
         what = "labels are one-hot: read as" if one_hot else "multi-label: any number of"
         notes = [f"{what} {len(classes)} {'classes' if one_hot else 'labels for every sample'}"]
         labels = labels.argmax(1) if one_hot else labels
-    trained = torch.from_numpy(labels[valid[in_train[valid]]])
-    counts = count_labels(trained, len(classes)).tolist()
+    counts = count_labels(torch.from_numpy(labels[trained]), len(classes)).tolist()
     empty = [name for name, count in zip(classes, counts, strict=True) if not count]
     on_problem(
         [
             f"{table.path}: class {name!r} has no sample in train. Every class needs some."
-            for name in dict.fromkeys([*map(str, absent.values()), *empty])
+            for name in dict.fromkeys([*map(str, absent), *empty])
         ]
     )
     classes = tuple(map(printable, classes))
     check_distinct(classes, str(table.path))
     if len(classes) < 2:
-        on_problem([f"{table.path}: 1 class; expected two or more."])
-    return classes, labels, tuple(notes), valid
+        few = f"{table.path}: {plural(len(classes), 'class', 'classes')}; expected two or more."
+        (on_problem if classes else raise_problems)([few])
+    return classes, labels, notes, valid
 
 
 def _read_labels(
-    rows: Sequence[Sequence[Any]], classes: Sequence[str] | None, column: str
-) -> tuple[list[list[Any]], dict[int, str]]:
-    """The classes of every sample, and what is wrong with those that are left empty."""
+    table: SampleTable,
+) -> tuple[tuple[str, ...] | None, list[list[Any]], dict[int, str], bool]:
+    """The classes if they are known, and of every sample its labels: their numbers, or else names.
+
+    Also what is wrong with samples whose labels are left empty, and whether one may have several.
+    """
+    column = str(table.labels.columns[0])
+    classes, rows, several = _list_labels(table, column)
     found: list[list[Any]] = []
     problems: dict[int, str] = {}
     for row, items in enumerate(rows):
@@ -202,48 +204,44 @@ def _read_labels(
         except ValueError as error:
             found.append([])
             problems[row] = str(error)
-    return found, problems
+    return classes, found, problems, several
 
 
 def _list_labels(
     table: SampleTable, column: str
 ) -> tuple[tuple[str, ...] | None, list[list[Any]], bool]:
-    """The classes if they are known, the labels of every sample, and whether it may have several.
-
-    Labels are the numbers of known classes, or else names.
-    """
+    """As `_read_labels`, of the labels as they are in the file."""
+    classes, values = table.classes, table.labels.iloc[:, 0].tolist()
     if table.labels.shape[1] > 1:
-        classes = tuple(map(str, table.labels.columns))
-        return classes, [np.flatnonzero(row).tolist() for row in table.labels.to_numpy()], True
-    values = table.labels.iloc[:, 0].tolist()
-    if any(isinstance(value, str) and SEPARATOR in value for value in values):
+        classes, values = tuple(map(str, table.labels)), table.labels.to_numpy().tolist()
+    elif any(isinstance(value, str) and SEPARATOR in value for value in values):
         values = [value.split(SEPARATOR) if isinstance(value, str) else value for value in values]
     rows = [value if isinstance(value, list) else [value] for value in values]
     if not any(isinstance(value, list) for value in values):
-        return table.classes, rows, False
+        return classes, rows, False
     plain = all(isinstance(item, int | float) and item in (0, 1) for row in rows for item in row)
     if table.classes is not None or not plain:
-        return table.classes, rows, True
+        return classes, rows, True
     sizes = {len(row) for row in rows}
     if len(sizes) > 1:
         raise DataError(
             f"{table.path}: {column} has rows of {min(sizes)} to {max(sizes)} zeros and ones."
         )
-    classes = tuple(map(str, range(sizes.pop())))
-    return classes, [np.flatnonzero(row).tolist() for row in rows], True
+    numbers = tuple(map(str, range(sizes.pop())))
+    return classes or numbers, [np.flatnonzero(row).tolist() for row in rows], True
 
 
 def _class_of(value: Any, classes: Sequence[str] | None, column: str) -> Any:
     """The name of a class, or its number if the classes have names; raises for anything else."""
     if isinstance(value, bytes):
         value = os.fsdecode(value)
+    if isinstance(value, str):
+        value = value.strip()
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if value is None or value == "" or value != value:
         raise ValueError(f"no {column}; expected a class for every sample")
-    if isinstance(value, str) and classes is None:
-        return value.strip()
-    if isinstance(value, float) and classes is None:
+    if isinstance(value, str | float) and classes is None:
         return str(value)
     if not isinstance(value, int):
         raise ValueError(f"{column} is {str(value)[:40]!r}; expected the name or number of a class")
@@ -256,20 +254,19 @@ def _class_of(value: Any, classes: Sequence[str] | None, column: str) -> Any:
     return str(value) if classes is None else value
 
 
-def _refuse_numbers(
-    table: SampleTable, column: str, classes: Sequence[str], rows: Sequence[Sequence[Any]]
-) -> None:
+def _refuse_numbers(table: SampleTable, classes: Sequence[str]) -> None:
     """Raise for targets of a regression: numbers that are not all whole."""
+    column = table.labels.iloc[:, 0]
     # text may name a class 0.5, but not many
-    most = 0 if any(isinstance(row[0], float) for row in rows) else MAX_NUMBERS
+    most = 0 if any(isinstance(value, float) for value in column) else MAX_NUMBERS
     try:
         odd = [name for name in classes if not float(name).is_integer()]
     except ValueError:
         return
     if odd and len(classes) > most:
         raise DataError(
-            f"{table.path}: {column} has {len(classes):,} different numbers, such as {odd[0]}: "
-            "targets of a regression. Expected classes: put the numbers into bins."
+            f"{table.path}: {column.name} has {len(classes):,} different numbers, such as "
+            f"{odd[0]}: targets of a regression. Expected classes: put the numbers into bins."
         )
 
 
@@ -290,8 +287,8 @@ def from_cells(
     group: the column of the patient or lesion, which is kept in one split.
     file: the column of files of images. known: the classes of columns, if labels are numbers.
     """
-    by_name = {str(name).lower(): name for name in cells}
-    others = [name for name in (file, by_name.get("split")) if name is not None]
+    by_name = {str(name).lower(): name for name in reversed(list(cells))}
+    used = [name for name in (file, by_name.get("split")) if name is not None]
     if "split" not in frame:
         frame = frame.assign(split=cells[by_name["split"]] if "split" in by_name else "train")
     if group is not None:
@@ -303,50 +300,31 @@ def from_cells(
             row = int(missing.to_numpy().argmax())
             raise DataError(f"{path}, row {frame['row'].iat[row]}: no {column}.")
         frame = frame.assign(group=cells[column].map(str))
-        others.append(column)
-    labels = _choose_labels(path, cells, others, images is not None, known or {})
-    several = labels.shape[1] > 1
+        used.append(column)
     notes = () if group else suggest_column(cells.map(str).to_dict("list"))
-    if several:
+    classes = None
+    named = [by_name[name] for name in LABEL_COLUMNS if name in by_name]
+    named += [name for name in known or () if name in cells]
+    if named:
+        labels, classes = cells[named[:1]], (known or {}).get(named[0])
+    else:
+        # of a table with images: columns of zeros and ones
+        numbers = cells.drop(columns=used).apply(pd.to_numeric, errors="coerce")
+        labels = numbers.loc[:, numbers.isin([0, 1]).all()]
+        if images is None or labels.shape[1] < 2:
+            raise DataError(
+                f"{path} has the columns {', '.join(cells)}; expected one for the class, called "
+                f"{', '.join(LABEL_COLUMNS)}, or columns of zeros and ones."
+            )
+        labels = labels.astype(np.int64)
         notes = (f"labels from the columns {', '.join(labels)}", *notes)
-    numbers = cells.drop(columns=[*others, *labels.columns])
-    return SampleTable(
-        path=path,
-        kind=kind,
-        frame=frame,
-        labels=labels,
-        images=images,
-        arrays=[number_columns(path, numbers)] if images is None else [],
-        classes=None if several else (known or {}).get(labels.columns[0]),
-        notes=notes,
-    )
+    arrays = []
+    if images is None:
+        arrays = [_number_columns(path, cells.drop(columns=[*used, *labels]))]
+    return SampleTable(path, kind, frame, labels, images, arrays, classes, notes)
 
 
-def _choose_labels(
-    path: Path,
-    cells: pd.DataFrame,
-    others: Sequence[str],
-    images: bool,
-    known: Iterable[str],
-) -> pd.DataFrame:
-    """The column of the class; of a table with images, or else the columns of zeros and ones."""
-    names = {name.lower(): name for name in reversed(list(cells))}
-    found = [names[column] for column in LABEL_COLUMNS if column in names]
-    found += [column for column in known if column in cells]
-    if found:
-        return cells[found[:1]]
-    if images:
-        numbers = cells.drop(columns=list(others)).apply(pd.to_numeric, errors="coerce")
-        matrix = numbers.loc[:, numbers.isin([0, 1]).all()]
-        if matrix.shape[1] > 1:
-            return matrix.astype(np.int64)
-    raise DataError(
-        f"{path} has the columns {', '.join(map(str, cells))}; expected one for the class, called "
-        f"{', '.join(LABEL_COLUMNS)}, or columns of zeros and ones."
-    )
-
-
-def number_columns(path: Path, cells: pd.DataFrame) -> Array:
+def _number_columns(path: Path, cells: pd.DataFrame) -> Array:
     """[n, d], float32: the columns of numbers."""
     numbers = cells.apply(pd.to_numeric, errors="coerce")
     text = numbers.isna() & cells.notna() & (cells != "")
@@ -387,16 +365,6 @@ def _prepare_arrays(
     fit = Fit(size, crop=1.0)
     read = read_arrays(table.arrays, partial(resize_images, fit=fit))
     return (shape[0], size, size), dtype, f"images {fit.describe()}", read
-
-
-def _keys(table: SampleTable, rows: Rows) -> list[Hashable]:
-    """A key for each of these rows, equal for identical samples."""
-    if table.images is None:
-        every = [digest(sample) for array in table.arrays for sample in array]
-        return [every[row] for row in rows.tolist()]
-    if table.files:
-        return file_keys([table.files[row] for row in rows.tolist()])
-    return [content_key(table.images[row]) for row in rows.tolist()]
 
 
 def natural_order(name: str) -> list[tuple[int, str]]:

@@ -1,5 +1,6 @@
 """A dataset before decoding: the label and split of every sample, and how samples are read."""
 
+import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from zetamix_lab.data.errors import DataError
 from zetamix_lab.progress import Progress as Progress
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -70,6 +72,14 @@ class Source:
             return self.classes[int(label)]
         return " + ".join(self.classes[k] for k in np.flatnonzero(label)) or "no label"
 
+    def counts(self) -> dict[str, list[int]]:
+        """Samples of each class, or with each label, by split."""
+        labels = {split: self.labels[rows] for split, rows in self.rows.items()}
+        if self.multi_label:
+            return {split: some.sum(0).tolist() for split, some in labels.items()}
+        count = len(self.classes)
+        return {split: np.bincount(some, None, count).tolist() for split, some in labels.items()}
+
     def keep(self, rows: Rows) -> "Source":
         """The source with only these rows, in ascending order."""
         names, groups = (
@@ -91,7 +101,6 @@ def array_source(
     classes: Sequence[str],
     parts: Mapping[str, tuple[Array, Array]],
     origin: str,
-    **more: Any,
 ) -> Source:
     """A source of arrays in memory: samples and labels by split."""
     samples = [samples for samples, _ in parts.values()]
@@ -105,7 +114,6 @@ def array_source(
         splits=np.repeat(np.array(list(parts), dtype=object), sizes),
         read=read_arrays(samples),
         origin=origin,
-        **more,
     )
 
 
@@ -129,7 +137,16 @@ def read_arrays(
     return read
 
 
+def digest(content: bytes | Array) -> bytes:
+    """A hash that is equal for the same bytes, or for samples with identical pixels."""
+    plain = content if isinstance(content, bytes) else np.ascontiguousarray(content).data
+    return hashlib.blake2b(plain, digest_size=16).digest()
+
+
 def resolve_data_dir(data_dir: str | os.PathLike[str] | None) -> Path:
     """The data folder: `data_dir`, else $ZETAMIX_DATA, else ~/.cache/zetamix."""
-    chosen = data_dir or os.environ.get("ZETAMIX_DATA") or "~/.cache/zetamix"
-    return Path(chosen).expanduser().absolute()
+    chosen = Path(data_dir or os.environ.get("ZETAMIX_DATA") or "~/.cache/zetamix")
+    try:
+        return chosen.expanduser().absolute()
+    except RuntimeError:
+        raise DataError(f"{chosen}: there is no such user. Choose another folder.") from None

@@ -6,20 +6,19 @@ up) are for validation, the rest for testing. It gives the paper's sizes of all 
 PH2 and MED-NODE the test counts of each class, which follow from the printed metrics.
 """
 
-import hashlib
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from zetamix_lab.data.errors import OnProblem, raise_problems
 from zetamix_lab.data.groups import draw_groups, merge_groups
-from zetamix_lab.data.source import Array, Source
+from zetamix_lab.data.source import Source, digest
 from zetamix_lab.text import plural
 
 # train : val : test of splits that are created here
@@ -114,87 +113,65 @@ def complete_splits(
     keys: Callable[[], Sequence[Hashable]] | None = None,
     on_problem: OnProblem = raise_problems,
 ) -> Source:
-    """The source with three splits, those that are missing taken from train (`make_splits`).
-
-    keys: returns a key for every row of the source, equal for duplicates.
-    """
-    found = source.rows
-    train = found["train"]
-
-    def keys_of_train() -> Sequence[Hashable]:
-        every = range(len(source.labels)) if keys is None else keys()
-        return [every[row] for row in train.tolist()]
-
-    made, notes = make_splits(
-        torch.from_numpy(source.labels[train]),
-        list(found),
-        source.classes,
-        seed=seed,
-        origin=origin,
-        on_problem=on_problem,
-        keys=keys_of_train,
-        groups=None if source.groups is None else [source.groups[row] for row in train.tolist()],
-    )
-    splits = source.splits.copy()
-    for split, chosen in made.items():
-        splits[train[chosen.numpy()]] = split
-    return replace(source, splits=splits, notes=(*source.notes, *notes))
-
-
-def make_splits(
-    labels: Tensor,
-    present: Sequence[str],
-    classes: Sequence[str],
-    *,
-    seed: int,
-    origin: str,
-    on_problem: OnProblem = raise_problems,
-    keys: Callable[[], Sequence[Hashable]] | None = None,
-    groups: Sequence[str] | None = None,
-) -> tuple[Mapping[str, Tensor], tuple[str, ...]]:
-    """Rows of the training split for `train` and each split that is not `present`, and notes.
+    """The source with three splits: those that are missing are taken from train.
 
     If both val and test are missing the ratio is 7:1:2; if one is, train and the missing one keep
     their shares of it. A class too small for all splits is a problem; if `on_problem` continues,
-    it stays in train.
+    it stays in train. The groups of a source, such as patients, stay in one split.
 
     origin: names the data in messages.
     keys: returns a key for every row, equal for duplicates. Duplicates stay in one split, so that
         no test sample is a training sample. None means no duplicates.
-    groups: the group of every row, such as a patient. A group stays in one split.
     """
-    missing = [name for name in ("val", "test") if name not in present]
+    train = source.rows["train"]
+    missing = [split for split in ("val", "test") if split not in source.rows]
     if not missing:
-        return {"train": torch.arange(len(labels))}, ()
-    every = range(len(labels)) if keys is None else keys()
+        return source
+    every = range(len(source.labels)) if keys is None else keys()
+    same = [every[row] for row in train.tolist()]
+    labels = torch.from_numpy(source.labels[train])
     kinds = strata(labels)
-    if groups is not None:
-        merged = merge_groups(groups, every)
-        on_problem(_too_few_groups(labels, merged, classes, missing, origin))
-        shares = {name: SHARES[name] for name in (*missing, "train")}
-        rows = draw_groups(kinds, merged, shares, len(torch.unique(kinds)), seed)
-        return rows, (_note(missing, seed, f" of {plural(len(set(groups)), 'group')}"),)
-    first = first_duplicates(every, kinds, 1 + len(missing))
-    leaders = torch.unique(first)
-    on_problem(_too_small(labels[leaders], classes, missing, origin))
-    drawn = _draw(kinds[leaders], missing, torch.Generator().manual_seed(seed))
-    rows = {}
-    for name, chosen in drawn.items():
-        is_drawn = torch.zeros(len(labels), dtype=torch.bool)
-        is_drawn[leaders[chosen]] = True
-        rows[name] = is_drawn[first].nonzero().squeeze(1)
-    together = ", duplicates kept in one split" if len(leaders) < len(labels) else ""
-    return rows, (_note(missing, seed, duplicates=together),)
+    created = (
+        "a stratified 70/10/20 split"
+        if len(missing) > 1
+        else f"a stratified split of {'1/8' if missing == ['val'] else '2/9'} of train"
+    )
+    together = ""
+    if source.groups is not None:
+        groups = [source.groups[row] for row in train.tolist()]
+        merged = merge_groups(groups, same)
+        if problems := _too_few_groups(labels, merged, source.classes, missing, origin):
+            on_problem(problems)
+            return source
+        drawn = draw_groups(kinds, merged, {s: SHARES[s] for s in (*missing, "train")}, seed)
+        created += f" of {plural(len(set(groups)), 'group')}"
+        together = ", each in one split"
+    else:
+        first = first_duplicates(same, kinds, 1 + len(missing))
+        leaders = torch.unique(first)
+        on_problem(_too_small(labels[leaders], source.classes, missing, origin))
+        if len(leaders) < len(labels):
+            together = ", duplicates kept in one split"
+        drawn = {
+            name: torch.isin(first, leaders[chosen]).nonzero().squeeze(1)
+            for name, chosen in _draw(kinds[leaders], missing, seed).items()
+        }
+    splits = source.splits.copy()
+    for split, chosen in drawn.items():
+        splits[train[chosen.numpy()]] = split
+    note = f"No {'/'.join(missing)} split found: created {created} (seed {seed}{together})"
+    return replace(source, splits=splits, notes=(*source.notes, note))
 
 
-def _draw(labels: Tensor, missing: Sequence[str], generator: torch.Generator) -> dict[str, Tensor]:
-    share = sum(SHARES[name] for name in missing)
-    count = _round_up(len(labels) * share, SHARES["train"] + share)
-    out, left = stratified(labels, count, generator, least=len(missing), keep=1)
+def _draw(labels: Tensor, missing: Sequence[str], seed: int) -> dict[str, Tensor]:
+    """The rows of each missing split."""
+    share, generator = sum(SHARES[name] for name in missing), torch.Generator().manual_seed(seed)
+    count = -(-len(labels) * share // (SHARES["train"] + share))
+    out, _ = stratified(labels, count, generator, least=len(missing), keep=1)
     if len(missing) == 1:
-        return {"train": left, missing[0]: out}
-    val, test = stratified(labels[out], _round_up(len(out), 3), generator, keep=1)
-    return {"train": left, "val": out[val], "test": out[test]}
+        return {missing[0]: out}
+    val, test = stratified(labels[out], -(-len(out) // 3), generator, keep=1)
+    return {"val": out[val], "test": out[test]}
 
 
 def first_duplicates(keys: Sequence[Hashable], labels: Tensor, least: int) -> Tensor:
@@ -213,43 +190,26 @@ def first_duplicates(keys: Sequence[Hashable], labels: Tensor, least: int) -> Te
     return torch.where(distinct[labels] < least, torch.arange(len(labels)), first)
 
 
-def digest(sample: Array) -> bytes:
-    """A hash that is equal for samples with identical pixels."""
-    return hashlib.blake2b(np.ascontiguousarray(sample).data, digest_size=16).digest()
-
-
-def file_keys(files: Sequence[Path]) -> list[Hashable]:
-    """Keys that are equal for files with the same bytes; only files of equal size are read."""
-    sizes = [file.stat().st_size if file.is_file() else None for file in files]
-    counts = Counter(sizes)
-    return [
-        # not a duplicate of any other: decoding reports why it cannot be read
-        file if size is None else content_key(file) if counts[size] > 1 else size
-        for file, size in zip(files, sizes, strict=True)
-    ]
-
-
-def content_key(image: Path | bytes) -> Hashable:
-    """A key that is equal for files of the same bytes."""
-    try:
+def content_keys(images: Sequence[Path | bytes]) -> list[Hashable]:
+    """Keys that are equal for the same bytes; of files only those of one size are read."""
+    sizes = [
         # a pipe would block
-        if isinstance(image, Path) and not image.is_file():
-            return image
-        content = image if isinstance(image, bytes) else image.read_bytes()
-    except OSError:
-        # not a duplicate of any other; decoding reports that it cannot be read
-        return image
-    return hashlib.blake2b(content, digest_size=16).digest()
-
-
-def _note(missing: Sequence[str], seed: int, groups: str = "", duplicates: str = "") -> str:
-    shares = {"val": "1/8", "test": "2/9"}
-    if len(missing) > 1:
-        created = "a stratified 70/10/20 split"
-    else:
-        created = f"a stratified split of {shares[missing[0]]} of train"
-    together = ", each in one split" if groups else duplicates
-    return f"No {'/'.join(missing)} split found: created {created}{groups} (seed {seed}{together})"
+        image.stat().st_size if isinstance(image, Path) and image.is_file() else None
+        for image in images
+    ]
+    counts = Counter(sizes)
+    keys: list[Hashable] = []
+    for image, size in zip(images, sizes, strict=True):
+        # not a duplicate of any other
+        key: Hashable = image
+        if isinstance(image, bytes):
+            key = digest(image)
+        elif size is not None and counts[size] > 1:
+            # decoding reports a file that cannot be read
+            with suppress(OSError):
+                key = digest(image.read_bytes())
+        keys.append(key)
+    return keys
 
 
 def _too_small(
@@ -286,7 +246,3 @@ def _too_few_groups(
         for name, count in zip(classes, counts, strict=True)
         if count < least
     ]
-
-
-def _round_up(part: int, whole: int) -> int:
-    return -(-part // whole)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from zetamix.methods import parse
-from zetamix_lab.data import DataError, Dataset, DatasetRef, check_fingerprint, load_cached
+from zetamix_lab.data import DataError, Dataset, DatasetRef, load_cached
 from zetamix_lab.progress import Progress
 from zetamix_lab.records import Cell, RunRecord
 from zetamix_lab.runs.executor import (
@@ -238,9 +238,7 @@ def train_cells(job: Job, settings: Settings, send: Send, stopped: Stop) -> None
     """Train the cells of a job; workers run this function."""
     folders = [settings.out / cell.folder for cell in job.cells]
     try:
-        data = settings.data
-        dataset = load_cached(data) if isinstance(data, DatasetRef) else data
-        check_fingerprint(dataset, job.cells[0].fingerprint)
+        dataset = load_cached(settings.data, job.cells[0].fingerprint)
         with hold(folders, wait=settings.orphan_seconds):
             _train(job, settings, send, stopped, dataset)
     except (DataError, FolderError) as error:

@@ -32,22 +32,32 @@ def from_csv(
     cells = read_csv(path, expected=TABLE)
     if cells.empty:
         raise DataError(f"{path} has a header and no rows; expected one row per sample.")
-    file = next((name for name in FILE_COLUMNS if name in cells), None)
     # names of files may be no text, which only objects hold
     frame = pd.DataFrame({"row": cells.index, "file": str(path)}, cells.index, dtype=object)
+    file = next((name for name in FILE_COLUMNS if name in cells), None)
     if file is None:
         return from_cells(path, "a CSV file", frame, cells, group=group)
-    images, problems = _find_images(path, cells[file])
-    on_problem([f"{path}, row {row}: {why}." for row, why in sorted(problems.items())])
-    names = [os.path.relpath(image, path.parent) for image in images.values()]
-    frame = frame.loc[list(images)].assign(name=pd.Series(names, list(images), dtype=object))
+    index = ImageIndex(path.parent)
+    images: dict[Path, int] = {}
+    problems = []
+    for row, name in cells[file].items():
+        try:
+            image = index.find(name)
+            if image in images:
+                raise DataError(f"{name!r} is already in row {images[image]}")
+            images[image] = row
+        except DataError as error:
+            problems.append(f"{path}, row {row}: {error}.")
+    on_problem(problems)
+    rows = list(images.values())
+    names = [os.path.relpath(image, path.parent) for image in images]
     return from_cells(
         path,
         "a CSV file and its images",
-        frame.reset_index(drop=True),
-        cells.loc[list(images)].reset_index(drop=True),
+        frame.loc[rows].assign(name=pd.Series(names, rows, dtype=object)).reset_index(drop=True),
+        cells.loc[rows].reset_index(drop=True),
         group=group,
-        images=list(images.values()),
+        images=list(images),
         file=file,
     )
 
@@ -109,23 +119,6 @@ def read_csv(
     return cells.set_axis(names, axis=1)
 
 
-def _find_images(path: Path, names: pd.Series) -> tuple[dict[int, Path], dict[int, str]]:
-    """The file that each row names, and why some rows name none."""
-    index = ImageIndex(path.parent)
-    files: dict[int, Path] = {}
-    problems: dict[int, str] = {}
-    seen: dict[Path, int] = {}
-    for row, name in names.items():
-        try:
-            file = index.find(name)
-            if seen.setdefault(file, row) != row:
-                raise DataError(f"{name!r} is already in row {seen[file]}")
-            files[row] = file
-        except DataError as error:
-            problems[row] = str(error)
-    return files, problems
-
-
 class ImageIndex:
     """The image files below a folder, found by a path in it, or by their name ignoring case."""
 
@@ -150,13 +143,10 @@ class ImageIndex:
             return direct
         key = name.replace("\\", "/").strip().removeprefix("./").lower()
         stem = key.rsplit("/", 1)[-1]
-        candidates = self.by_stem.get(stem, []) + self.by_stem.get(os.path.splitext(stem)[0], [])
-        paths = {file: file.relative_to(self.folder).as_posix().lower() for file in candidates}
-        whole = [file for file, path in paths.items() if path == key]
-        matches = whole or [
-            file
-            for file, path in paths.items()
-            if f"/{os.path.splitext(path)[0]}".endswith(f"/{key}")
+        found = self.by_stem.get(stem, []) + self.by_stem.get(os.path.splitext(stem)[0], [])
+        paths = {file: f"/{file.relative_to(self.folder).as_posix()}".lower() for file in found}
+        matches = [file for file, path in paths.items() if path == f"/{key}"] or [
+            file for file, path in paths.items() if os.path.splitext(path)[0].endswith(f"/{key}")
         ]
         if not matches:
             raise DataError(f"image {name[:100]!r} not found in {self.folder}")

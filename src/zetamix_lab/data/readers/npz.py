@@ -52,27 +52,31 @@ def from_npz(path: Path, group: str | None = None) -> SampleTable:
             if group is not None:
                 frame["group"] = _groups(path, arrays, f"{split}_{group}", len(frame))
             frames.append(frame)
-        names = _read(path, arrays, "classes").ravel().tolist() if "classes" in arrays else None
-    classes = None if names is None else tuple(printable(str(name)) for name in names)
-    for split, some, matrix in zip(found, images, labels, strict=True):
-        if some.shape[1:] != images[0].shape[1:] or matrix.shape[1:] != labels[0].shape[1:]:
-            raise DataError(
-                f"{path}: {split} has samples of shape {list(some.shape[1:])} and labels of "
-                f"{list(matrix.shape)}, train has {list(images[0].shape[1:])} and "
-                f"{list(labels[0].shape)}; all splits need the same."
-            )
+            shapes = [some[-1].shape[1:] for some in (images, labels)]
+            if shapes != [some[0].shape[1:] for some in (images, labels)]:
+                raise DataError(
+                    f"{path}: {split} has samples of shape {list(shapes[0])} and labels of "
+                    f"{list(labels[-1].shape)}, train has {list(images[0].shape[1:])} and "
+                    f"{list(labels[0].shape)}; all splits need the same."
+                )
+        classes = None
+        if "classes" in arrays:
+            names = _read(path, arrays, "classes").ravel().tolist()
+            classes = tuple(printable(str(name)) for name in names)
     whole = np.concatenate(labels)
-    several = whole.ndim == 2
-    columns = list(classes or range(whole.shape[1])) if several else ["label"]
-    if several and classes is not None and len(classes) != whole.shape[1]:
-        raise DataError(f"{path}: {len(classes)} classes for labels [n, {whole.shape[1]}].")
+    columns: list[object] = ["label"]
+    if whole.ndim == 2:
+        columns = list(classes or range(whole.shape[1]))
+        if len(columns) != whole.shape[1]:
+            raise DataError(f"{path}: {len(columns)} classes for labels [n, {whole.shape[1]}].")
+        classes = None
     return SampleTable(
         path=path,
         kind=".npz in the MedMNIST layout",
         frame=pd.concat(frames, ignore_index=True),
         labels=pd.DataFrame(whole, columns=columns),
         arrays=images,
-        classes=None if several else classes,
+        classes=classes,
     )
 
 
@@ -138,22 +142,22 @@ def _labels(path: Path, arrays: Mapping[str, Array], key: str, count: int) -> Ar
     is_matrix = labels.ndim == 2 and labels.shape[0] == count and labels.shape[1] > 1
     if is_matrix and labels.dtype.kind in "biuf" and bool(np.isin(labels, (0, 1)).all()):
         return labels.astype(np.int64)
-    if labels.shape not in ((count,), (count, 1)) or labels.dtype.kind not in "iufU":
-        raise DataError(
-            f"{path}: {key} is {list(labels.shape)}, {labels.dtype}; expected one integer or name "
-            f"for each of the {count:,} images, [{count}] or [{count}, 1], or a matrix "
-            f"[{count}, k] of zeros and ones."
-        )
-    return labels.reshape(-1)
+    expected = "integer or name ([n] or [n, 1]), or a row of zeros and ones ([n, k]),"
+    return _column(path, labels, key, count, "iufU", expected)
 
 
 def _groups(path: Path, arrays: Mapping[str, Array], key: str, count: int) -> list[str]:
     if key not in arrays:
         raise DataError(f"{path} contains no array {key}; expected the group of every image.")
-    groups = _read(path, arrays, key)
-    if groups.shape not in ((count,), (count, 1)) or groups.dtype.kind not in "iuUS":
+    groups = _column(path, _read(path, arrays, key), key, count, "iuUS", "integer or text")
+    return list(map(str, groups.tolist()))
+
+
+def _column(path: Path, values: Array, key: str, count: int, kinds: str, expected: str) -> Array:
+    """One value of these kinds for each image, [n]."""
+    if values.shape not in ((count,), (count, 1)) or values.dtype.kind not in kinds:
         raise DataError(
-            f"{path}: {key} is {list(groups.shape)}, {groups.dtype}; expected one integer or text "
-            f"for each of the {count:,} images."
+            f"{path}: {key} is {list(values.shape)}, {values.dtype}; expected one {expected} for "
+            f"each of the {count:,} images."
         )
-    return list(map(str, groups.reshape(-1).tolist()))
+    return values.reshape(-1)

@@ -12,12 +12,12 @@ from typing import Any
 
 import pandas as pd
 
+from zetamix_lab.atomic_io import read_json
 from zetamix_lab.data.errors import DataError
 from zetamix_lab.data.sample_table import SPLIT_NAMES, SampleTable, from_cells
 
 SUFFIXES = (".parquet", ".arrow")
-# places of rows, beside columns of any name
-SPLIT, FILE, ROW = "\0split", "\0file", "\0row"
+BINARY = ("binary", "large_binary")
 IMAGE_COLUMNS = ("image", "img", "picture", "photo")
 
 
@@ -54,32 +54,39 @@ def from_parquet(
     """
     files = [(split, file) for split, some in tables.items() for file in some]
     parts = [_open(file) for _, file in files]
-    if not sum(len(part) for part in parts):
+    if not sum(map(len, parts)):
         raise DataError(f"{path} has no rows; expected one per sample.")
-    names = _columns(parts[0], files[0][1])
     image = _image_column(parts[0])
-    others = [name for name in names if name != image]
-    read = [
-        _plain_columns(part, others, file).assign(
-            **{SPLIT: split, FILE: str(file), ROW: range(len(part))}
-        )
-        for part, (split, file) in zip(parts, files, strict=True)
-    ]
-    cells = pd.concat(read, ignore_index=True)
-    frame = cells[[SPLIT, FILE, ROW]].set_axis(["split", "file", "row"], axis=1)
-    cells = cells[others]
+    names = [name for name in parts[0].column_names if name != image]
+    cells, frames, columns = [], [], []
+    for part, (split, file) in zip(parts, files, strict=True):
+        for name in parts[0].column_names:
+            if name not in part.column_names:
+                raise DataError(f"{file} has no column {name!r}, unlike the first file.")
+        values = {name: _values(part.column(name), name, file) for name in names}
+        cells.append(pd.DataFrame(values, index=range(len(part)), dtype=object))
+        frame = pd.DataFrame({"split": split, "file": str(file), "row": range(len(part))})
+        if image is not None:
+            columns.append(part.column(image))
+            if columns[0].type != columns[-1].type:
+                raise DataError(f"{file}: {image} is of another type than in the first file.")
+        frames.append(frame)
+    frame = pd.concat(frames, ignore_index=True)
     if len(tables) == 1:
         # a column may divide it
         del frame["split"]
-    images = None
-    if image is not None:
-        images = ArrowImages(path, [part.column(image) for part in parts])
-        image_names = images.names()
-        if any(image_names):
-            frame["name"] = pd.Series(image_names, dtype=object)
-    kind = "a Parquet table" if files[0][1].suffix == ".parquet" else "a Hugging Face dataset"
-    known = _noted_classes(parts[0])
-    return from_cells(path, kind, frame, cells, group=group, images=images, known=known)
+    images = ArrowImages(path, columns) if columns else None
+    if images is not None and any(image_names := images.names()):
+        frame["name"] = pd.Series(image_names, dtype=object)
+    return from_cells(
+        path,
+        "a Parquet table" if files[0][1].suffix == ".parquet" else "a Hugging Face dataset",
+        frame,
+        pd.concat(cells, ignore_index=True),
+        group=group,
+        images=images,
+        known=_noted_classes(parts[0]),
+    )
 
 
 class ArrowImages(Sequence[Path | bytes]):
@@ -92,6 +99,7 @@ class ArrowImages(Sequence[Path | bytes]):
     def __init__(self, path: Path, columns: Sequence[Any]) -> None:
         import pyarrow as pa
 
+        self.path = path
         self.base = path if path.is_dir() else path.parent
         self.column = pa.chunked_array([chunk for column in columns for chunk in column.chunks])
 
@@ -99,27 +107,24 @@ class ArrowImages(Sequence[Path | bytes]):
         return len(self.column)
 
     def __getitem__(self, row: Any) -> Any:
-        if isinstance(row, slice):
-            return [self[k] for k in range(*row.indices(len(self)))]
         value = self.column[row].as_py()
         if isinstance(value, dict):
-            content, path = value.get("bytes"), value.get("path")
-            return self.base / path if content is None and path else content or b""
+            content, path = value["bytes"], value.get("path")
+            value = self.base / path if content is None and path else content
         return value or b""
 
     def names(self) -> list[str]:
         """The path of each image, or ""."""
-        import pyarrow as pa
         import pyarrow.compute as pc
 
-        kind = self.column.type
-        if not pa.types.is_struct(kind) or kind.get_field_index("path") < 0:
-            return [""] * len(self)
-        return [name or "" for name in pc.struct_field(self.column, "path").to_pylist()]
+        if str(self.column.type) in BINARY or self.column.type.get_field_index("path") < 0:
+            return []
+        paths = _values(pc.struct_field(self.column, "path"), "of paths", self.path)
+        return [path or "" for path in paths]
 
 
 def _open(file: Path) -> Any:
-    """A table in Arrow's memory; of an Arrow file this is the file, mapped."""
+    """A table of distinct columns in Arrow's memory; an Arrow file is mapped."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -129,46 +134,37 @@ def _open(file: Path) -> Any:
         ) from None
     try:
         if file.suffix == ".parquet":
-            return pq.ParquetFile(file).read()
-        return pa.ipc.open_stream(pa.memory_map(str(file))).read_all()
+            table = pq.ParquetFile(file).read()
+        else:
+            table = pa.ipc.open_stream(pa.memory_map(str(file))).read_all()
+        names = table.column_names
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         raise DataError(f"{file} cannot be read: {str(error)[:200]}") from None
-
-
-def _columns(table: Any, file: Path) -> list[str]:
-    """The names of columns, which must be text and distinct."""
-    try:
-        names = list(map(str, table.column_names))
-    except UnicodeDecodeError:
-        raise DataError(f"{file}: names of columns are not text in UTF-8.") from None
     if twice := [name for name in names if names.count(name) > 1]:
         raise DataError(f"{file}: two columns are named {twice[0]!r}; expected distinct names.")
-    return names
+    return table
 
 
-def _plain_columns(table: Any, names: Sequence[str], file: Path) -> pd.DataFrame:
-    """These columns as Python values."""
-    values = {}
-    for name in names:
-        if name not in table.column_names:
-            raise DataError(f"{file} has no column {name!r}, unlike the first file.")
-        try:
-            values[name] = pd.Series(table.column(name).to_pylist(), dtype=object)
-        except (ValueError, OverflowError) as error:
-            raise DataError(f"{file}: column {name} cannot be read: {error}.") from None
-    return pd.DataFrame(values)
+def _values(column: Any, name: str, file: Path) -> list[Any]:
+    """The Python values of a column."""
+    try:
+        values: list[Any] = column.to_pylist()
+    except (ValueError, OverflowError) as error:
+        raise DataError(f"{file}: column {name} cannot be read: {error}.") from None
+    return values
 
 
 def _image_column(table: Any) -> str | None:
     """The column of encoded images."""
-    import pyarrow.types as types
 
-    def holds_bytes(kind: Any) -> bool:
-        if types.is_struct(kind):
-            return bool(kind.get_field_index("bytes") >= 0)
-        return bool(types.is_binary(kind) or types.is_large_binary(kind))
+    def holds_images(kind: Any) -> bool:
+        if str(kind) in BINARY:
+            return True
+        fields = {kind.field(k).name: str(kind.field(k).type) for k in range(kind.num_fields)}
+        with_bytes = fields.get("bytes") in (*BINARY, "null")
+        return with_bytes and fields.get("path", "null") in ("string", "large_string", "null")
 
-    found = [field.name for field in table.schema if holds_bytes(field.type)]
+    found = [field.name for field in table.schema if holds_images(field.type)]
     return min(found, key=lambda name: name.lower() not in IMAGE_COLUMNS, default=None)
 
 
@@ -201,9 +197,10 @@ def _split_name(name: str, path: Path) -> str:
 def _arrow_files(folder: Path) -> list[Path]:
     """The files of a dataset that `save_to_disk` wrote, in their order."""
     listed = _read_json(folder / "state.json").get("_data_files")
-    names = [item.get("filename") for item in listed or () if isinstance(item, dict)]
+    items = listed if isinstance(listed, list) else []
     # only the file names: files in other folders are not read
-    files = [folder / Path(str(name)).name for name in names]
+    names = [Path(str(item.get("filename"))).name for item in items if isinstance(item, dict)]
+    files = [folder / name for name in names]
     if not files or not all(file.is_file() for file in files):
         raise DataError(f"{folder} is incomplete: expected the Arrow files that state.json lists.")
     return files
@@ -211,9 +208,6 @@ def _arrow_files(folder: Path) -> list[Path]:
 
 def _read_json(file: Path) -> dict[str, Any]:
     try:
-        if not file.is_file():
-            raise OSError("not a regular file")
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        return read_json(file)
+    except (OSError, ValueError) as error:
         raise DataError(f"{file} cannot be read as JSON: {error}.") from None
-    return content if isinstance(content, dict) else {}
