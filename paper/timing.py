@@ -150,8 +150,8 @@ def measure_training(cell: MeasurementCell, context: Context) -> Measured:
         save_every=float("inf"),
     )
     ends = []
-    for progress in run.advance():
-        if progress.line is not None:
+    for line in run.advance():
+        if line:
             if context.device.type == "cuda":
                 torch.cuda.synchronize(context.device)
             ends.append(time.perf_counter())

@@ -115,14 +115,24 @@ class Runs:
 
 def finish(run):
     """Train a run to its end, and return its record."""
-    (record,) = train([run]).records
-    return record
+    assert train([run]) == {}
+    return run.record
 
 
 def stop_after(rounds):
     """A stop condition that returns True in its n-th call."""
     calls = iter(range(1, 1000))
     return lambda: next(calls) == rounds
+
+
+def resume(new, *arguments, rounds, **options):
+    """A run that was stopped by `stop_after(rounds)`, and then trained to its end."""
+    part = new(*arguments, out="part", **options)
+    train([part], stop=stop_after(rounds))
+    assert part.record is None
+    last = new(*arguments, out="part", **options)
+    finish(last)
+    return last
 
 
 def dropout_model(name, num_classes, shape, seed, **options):

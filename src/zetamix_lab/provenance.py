@@ -1,19 +1,19 @@
 """Where a result comes from: machine, package versions, commit, command, files."""
 
-import hashlib
 import importlib.metadata
 import os
 import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import torch
 
+from zetamix_lab.atomic_io import hash_file
 from zetamix_lab.text import plural
 
 PACKAGES = ("triton", "torchvision", "torchmetrics", "timm", "kornia", "zetamix")
@@ -36,8 +36,7 @@ class FileRef:
         full = Path(path).expanduser().absolute()
         if not full.is_file():
             raise FileChangedError(f"{full} is not a file.")
-        stat = full.stat()
-        return cls(full, _sha256(full, stat.st_mtime_ns, stat.st_size))
+        return cls(full, hash_file(full))
 
     def check(self) -> Path:
         """The path; raises unless the file is still there, with the same content."""
@@ -57,15 +56,8 @@ class FileRef:
         return {"file": self.path.name, "sha256": self.sha256, "path": str(self.path)}
 
     @classmethod
-    def from_dict(cls, values: dict[str, str]) -> "FileRef":
+    def from_dict(cls, values: Mapping[str, str]) -> "FileRef":
         return cls(Path(values["path"]), values["sha256"])
-
-
-@lru_cache(maxsize=64)
-def _sha256(path: Path, modified: int, size: int) -> str:
-    """The checksum of a file; time and size are part of the cache key."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def machine_info(device: torch.device, program: str = "zetamix") -> dict[str, str]:

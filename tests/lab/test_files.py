@@ -97,12 +97,9 @@ def test_a_folder_that_fails_leaves_nothing(tmp_path):
     with pytest.raises(Died):
         filling.gen.throw(Died())
     assert names(tmp_path) == []
-
-
-def test_a_file_at_the_path_of_a_folder_is_an_error(tmp_path):
-    path = tmp_path / "folder"
-    path.write_text("")
-    with pytest.raises(OSError, match="folder"), new_folder(path):
+    # nor does one in whose place there is a file
+    (tmp_path / "folder").write_text("")
+    with pytest.raises(OSError, match="folder"), new_folder(tmp_path / "folder"):
         pass
     assert names(tmp_path) == ["folder"]
 
@@ -127,9 +124,7 @@ def test_a_damaged_tensor_of_a_checkpoint_is_not_resumed(new):
     path = damaged(run, "checkpoint.pt") / "checkpoint.pt"
     torch.load(path, weights_only=True)
     again = new(out="run")
-    message = train([again]).failures[again]
-    assert message.startswith(f"{path} cannot be read: the checksum of ")
-    assert message.endswith("Remove it to restart this run.")
+    assert f"{path} cannot be read: the checksum of " in train([again])[again]
     path.unlink()
     assert finish(new(out="run")).last == finish(new()).last
 
@@ -141,16 +136,3 @@ def test_damaged_weights_and_samples_of_a_finished_run_are_refused(new):
         load_model(damaged(run, "final.pt"))
     with pytest.raises(FolderError, match=r"test\.npz cannot be read: "):
         RunFolder(damaged(run, "test.npz")).read_samples()
-
-
-@pytest.mark.parametrize(
-    "text", ["[]", "{}", "3", "null", '{"schema": "zetamix/run/1"}', "[" * 100_000, "\0", '"\xe9"']
-)
-def test_a_record_that_is_none_is_refused(tmp_path, text):
-    path = tmp_path / "record.json"
-    path.write_text(text, encoding="latin-1")
-    with pytest.raises(FolderError) as caught:
-        RunFolder(tmp_path).read_record()
-    assert str(caught.value).startswith(f"{path} cannot be read: ")
-    assert str(caught.value).endswith("Remove it to train this run again.")
-    assert "()" not in str(caught.value)

@@ -45,11 +45,12 @@ def train_digits(folder, data_dir, before, limit=None):
     recipe = RECIPE.change(epochs=EPOCHS, augmentation="crop-flip")
     new = Runs(small_digits(data_dir, 300), folder.parent, recipe)
     with Stop(limit) as stop:
-        found = train([new("zetamix", seed=4, out=folder.name, save_every=0)], stop=stop)
-    for failure in found.failures.values():
+        run = new("zetamix", seed=4, out=folder.name, save_every=0)
+        failures = train([run], stop=stop)
+    for failure in failures.values():
         (folder.parent / "log").write_text(failure)
         sys.exit(FAILED)
-    sys.exit(128 + stop.signal if stop.signal else 0 if found.records else STOPPED)
+    sys.exit(128 + stop.signal if stop.signal else 0 if run.record else STOPPED)
 
 
 @pytest.fixture(scope="module")

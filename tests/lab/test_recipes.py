@@ -3,30 +3,34 @@
 import json
 import math
 from dataclasses import fields
+from functools import partial
 
 import pytest
 import torch
 from factories import two_crescents
+from torch.optim.lr_scheduler import CosineAnnealingLR, MultiStepLR
 
 from zetamix.methods import parse
 from zetamix_lab.train import Recipe, RecipeError, default_recipe, make_recipe
 from zetamix_lab.train.recipe import parse_changes
 
 
-def assert_rates(recipe, scheduler, **options):
-    """Every epoch has the rate of one of PyTorch's schedulers."""
+@pytest.mark.parametrize(
+    ("options", "make"),
+    [
+        ({"schedule": "cosine"}, partial(CosineAnnealingLR, T_max=40)),
+        ({"milestones": (1, 9), "decay": 0.3}, partial(MultiStepLR, milestones=(1, 9), gamma=0.3)),
+    ],
+    ids=["cosine", "steps"],
+)
+def test_every_epoch_has_the_rate_of_pytorchs_schedule(options, make):
+    recipe = Recipe(source="", epochs=40, lr=0.2, **options)
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=recipe.lr)
-    scheduler = scheduler(optimizer, **options)
+    scheduler = make(optimizer)
     for epoch in range(recipe.epochs):
         assert recipe.rate(epoch) == pytest.approx(optimizer.param_groups[0]["lr"])
         optimizer.step()
         scheduler.step()
-
-
-def test_cosine_annealing():
-    recipe = Recipe(source="", epochs=40, lr=0.2, schedule="cosine")
-    assert_rates(recipe, torch.optim.lr_scheduler.CosineAnnealingLR, T_max=40)
-    assert recipe.rate(40) == pytest.approx(0)
 
 
 OTHERS = [
@@ -144,15 +148,15 @@ def test_warm_up_then_cosine():
 
 
 def test_sgd_without_warm_up_leaves_keys_as_they_were(digits):
-    assert not {"optimizer", "warmup", "code", "weights"} & set(CIFAR.as_dict())
-    adamw = make_recipe(digits, optimizer="adamw")
-    assert {"optimizer", "warmup"} <= set(adamw.as_dict())
+    later = {"optimizer", "warmup", "class_weights"}
+    assert not {*later, "code", "weights", "last_epochs"} & set(CIFAR.as_dict())
+    adamw = make_recipe(digits, optimizer="adamw", changes=["class_weights=balanced"])
+    assert later <= set(adamw.as_dict())
     assert Recipe.from_dict(json.loads(json.dumps(adamw.as_dict()))) == adamw
 
 
 def test_adamw_brings_rates_and_a_schedule_that_suit_it(digits):
-    recipe = make_recipe(digits, optimizer="adamw")
-    assert recipe == make_recipe(digits, changes=["optimizer=adamw"])
+    recipe = make_recipe(digits, changes=["optimizer=adamw"])
     assert (recipe.schedule, recipe.weight_decay, recipe.warmup) == ("cosine", 0.05, 3)
     assert recipe.lr == pytest.approx(5e-4 * math.sqrt(recipe.batch_size / 128))
     changed = make_recipe(digits, optimizer="adamw", epochs=10, changes=["lr=0.003", "warmup=4"])

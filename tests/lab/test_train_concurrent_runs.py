@@ -3,10 +3,11 @@
 import gc
 from contextlib import contextmanager
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 import torch
-from factories import METHODS, RECIPE, STEPS, assert_same, checkpoint, stop_after
+from factories import METHODS, RECIPE, STEPS, assert_same, checkpoint, finish, stop_after
 
 from zetamix.methods import parse
 from zetamix_lab.data.errors import DataError
@@ -16,22 +17,23 @@ from zetamix_lab.train.run_folder import FolderError
 from zetamix_lab.train.trainer import NonFiniteLossError, Trainer
 
 
-def test_side_by_side_is_as_alone(new):
-    alone = [new(method) for method in METHODS]
-    for run in alone:
-        train([run])
-    together = [new(method) for method in METHODS]
-    records = train(together, jobs=3).records
-    assert [record.cell.method for record in records] == [run.cell.method for run in together]
-    assert {record.extra["concurrent"] for record in records} == {3}
-    for one, other in zip(alone, together, strict=True):
+def assert_same_runs(runs, others):
+    for one, other in zip(runs, others, strict=True):
         assert_same(one.folder.path, other.folder.path)
+
+
+def test_side_by_side_is_as_alone(new):
+    alone, together = ([new(method) for method in METHODS] for _ in range(2))
+    train(alone)
+    train(together, jobs=3)
+    assert {run.record.extra["concurrent"] for run in together} == {3}
+    assert_same_runs(alone, together)
 
 
 def test_runs_join_one_per_round_and_the_next_one_follows(new):
     seen = []
     runs = [new(seed=seed) for seed in range(4)]
-    train(runs, jobs=3, watch=lambda progress: seen.append(progress.run.seed))
+    train(runs, jobs=3, watch=lambda run, _: seen.append(run.seed))
     assert seen[:6] == [0, 0, 1, 0, 1, 2]
     assert seen.index(3) > max(index for index, seed in enumerate(seen) if seed == 0)
     assert [seen.count(seed) for seed in range(4)] == 4 * [2 * (STEPS + 1)]
@@ -41,12 +43,11 @@ def test_runs_join_one_per_round_and_the_next_one_follows(new):
 
 def test_progress_is_reported_after_every_step_and_epoch(new):
     seen = []
-    train([new("none")], watch=seen.append)
-    assert [(progress.epoch, progress.step) for progress in seen] == [
-        (0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (1, 2), (1, 3), (2, 0),
-    ]  # fmt: skip
-    assert [progress.line is not None for progress in seen] == [False, False, False, True] * 2
-    assert [progress.epochs for progress in seen[1:5]] == pytest.approx([2 / 3, 1, 1, 4 / 3])
+    train([new("none")], watch=lambda run, line: seen.append((run.epochs, line.get("epoch"))))
+    third = pytest.approx([1 / 3, 2 / 3, 1, 1])
+    assert [epochs for epochs, _ in seen[:4]] == third
+    assert [epochs - 1 for epochs, _ in seen[4:]] == third
+    assert [epoch for _, epoch in seen] == [None, None, None, 1, None, None, None, 2]
 
 
 def test_others_are_advanced_while_the_last_steps_of_an_epoch_are_under_way(new, monkeypatch):
@@ -59,29 +60,28 @@ def test_others_are_advanced_while_the_last_steps_of_an_epoch_are_under_way(new,
         return asked.count(True) > 5 or timer is not slow.timer
 
     monkeypatch.setattr(StepTimer, "is_done", is_done)
-    train([slow, other], jobs=2, watch=lambda progress: seen.append(progress.run.seed))
+    train([slow, other], jobs=2, watch=lambda run, _: seen.append(run.seed))
     assert seen.count(0) - 2 * (STEPS + 1) == 5
     first_wait = [index for index, seed in enumerate(seen) if seed == 0][STEPS]
     assert seen[first_wait : first_wait + 10].count(1) == 5
     # a run alone has nobody to wait for
     monkeypatch.setattr(StepTimer, "is_done", lambda timer: False)
-    (record,) = train([new()], jobs=2).records
-    assert record.extra["concurrent"] == 1
+    assert finish(new()).extra["concurrent"] == 1
 
 
 def test_several_stopped_runs_resume(new):
     whole = [new(seed=seed) for seed in range(3)]
     train(whole)
     first = [new(seed=seed, out=f"part{seed}") for seed in range(3)]
-    assert train(first, jobs=2, stop=stop_after(5)).records == []
+    train(first, jobs=2, stop=stop_after(5))
+    assert [run.record for run in first] == [None] * 3
     assert not first[2].folder.path.exists()
     # a stop is that of its call
-    assert len(train(first[:2]).records) == 2
+    train(first[:2])
+    assert None not in [run.record for run in first[:2]]
     second = [new(seed=seed, out=f"part{seed}") for seed in range(3)]
-    assert len(train(second, jobs=3).records) == 3
-    assert train([]).records == []
-    for one, other in zip(whole, second, strict=True):
-        assert_same(one.folder.path, other.folder.path)
+    train(second, jobs=3)
+    assert_same_runs(whole, second)
 
 
 def out_of_memory():
@@ -92,20 +92,13 @@ def out_of_memory():
         raise RuntimeError("the capture was invalidated")
 
 
-def raise_error(error):
-    def fail(*_):
-        raise error
-
-    return fail
-
-
 FAILURES = [
     (out_of_memory, "The GPU is out of memory. Train fewer runs side by side (--jobs), or use "
      "smaller batches (--set batch_size=...). PyTorch reports: CUDA out of memory. Tried to "
      "allocate 2 GiB."),
-    (raise_error(NonFiniteLossError("diverged")), "diverged"),
-    (raise_error(FolderError("no space")), "no space"),
-    (raise_error(DataError("no data")), "no data"),
+    (mock.Mock(side_effect=NonFiniteLossError("diverged")), "diverged"),
+    (mock.Mock(side_effect=FolderError("no space")), "no space"),
+    (mock.Mock(side_effect=DataError("no data")), "no data"),
 ]  # fmt: skip
 
 
@@ -122,14 +115,12 @@ def test_a_run_that_fails_leaves_the_others_running(new, monkeypatch, fail, mess
 
     monkeypatch.setattr(Trainer, "compute", compute_or_fail)
     runs = [new(seed=seed) for seed in range(3)]
-    result = train(runs, jobs=2)
-    assert [record.cell.seed for record in result.records] == [1, 2]
-    assert result.failures == {runs[0]: message}
+    assert train(runs, jobs=2) == {runs[0]: message}
+    assert [run.record is None for run in runs] == [True, False, False]
     # a run that ends within a step is not saved there, and its model is freed
     assert checkpoint(runs[0].folder.path) is None
     assert runs[0].trainer is None
-    for one, other in zip(alone, runs[1:], strict=True):
-        assert_same(one.folder.path, other.folder.path)
+    assert_same_runs(alone, runs[1:])
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
@@ -157,13 +148,12 @@ def test_an_interrupted_step_is_not_saved_and_the_other_runs_are(new, monkeypatc
     # one was within a step of its second epoch, the other between two
     assert sorted(state["step_in_epoch"] for state in states)[0] == 0
     train(last)
-    for one, other in zip(whole, last, strict=True):
-        assert_same(one.folder.path, other.folder.path)
+    assert_same_runs(whole, last)
 
 
 def test_an_error_of_the_watcher_loses_nothing(new):
-    def watch(progress):
-        if progress.step == 2:
+    def watch(run, line):
+        if run.trainer.step_in_epoch == 2:
             raise OSError("no more room for logs")
 
     run = new()
@@ -174,9 +164,11 @@ def test_an_error_of_the_watcher_loses_nothing(new):
 
 def test_a_full_disk_while_stopping_is_a_failure_of_that_run_alone(new, monkeypatch):
     full, other = new(seed=0), new(seed=1)
-    monkeypatch.setattr(full.folder, "save_checkpoint", raise_error(FolderError("no space")))
-    result = train([full, other], jobs=2, stop=lambda: other.trainer is not None)
-    assert result.failures == {full: "no space"}
+    monkeypatch.setattr(
+        full.folder, "save_checkpoint", mock.Mock(side_effect=FolderError("no space"))
+    )
+    failures = train([full, other], jobs=2, stop=lambda: other.trainer is not None)
+    assert failures == {full: "no space"}
     assert checkpoint(other.folder.path) is not None
 
 
@@ -221,9 +213,8 @@ def test_a_run_that_exceeds_the_memory_of_the_gpu_leaves_the_others_running(digi
             Run(digits, parse("zeta"), recipe, seed=0, out=tmp_path / name, device="cuda")
             for name, recipe in [("small", RECIPE), ("wide", wide), ("next", RECIPE)]
         ]
-        result = train(runs, jobs=2)
+        failures = train(runs, jobs=2)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
-    ((failed, message),) = result.failures.items()
-    assert (failed.folder.path.name, "out of memory" in message) == ("wide", True)
-    assert len(result.records) == 2
+    assert [run.record is None for run in runs] == [False, True, False]
+    assert "out of memory" in failures[runs[1]]

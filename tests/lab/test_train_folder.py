@@ -41,13 +41,13 @@ def new(points, folder):
 @pytest.fixture
 def stopped(new, folder):
     """The checkpoint of a run that was stopped after one step."""
-    assert train([new()], stop=lambda: True).records == []
+    train([new()], stop=lambda: True)
     return torch.load(folder / "checkpoint.pt", weights_only=True)
 
 
 def failure(run):
     """Why a run cannot be trained."""
-    return train([run]).failures[run]
+    return train([run])[run]
 
 
 CHANGES = [
@@ -78,12 +78,25 @@ def test_a_folder_with_another_run_is_refused(new, points, folder, finished, cha
     assert names(folder) == before
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}"])
-def test_a_folder_with_an_unreadable_description_is_refused(new, folder, text):
-    folder.mkdir()
-    (folder / "cell.json").write_text(text)
-    with pytest.raises(FolderError, match=r"cell\.json cannot be read: .*Remove its folder"):
-        new()
+ADVICE = {
+    "cell.json": "Remove its folder to train this run again.",
+    "record.json": "Remove it to train this run again.",
+    "checkpoint.pt": "Remove it to restart this run.",
+}
+DAMAGED = [b"", b"{", b"[]", b"{}", b"3", b"null", b'{"schema": "zetamix/run/1"}', b"[" * 100_000,
+           b"\0", b'"\xe9"', {}, torch.zeros(3), {"schema": "2"}]  # fmt: skip
+
+
+@pytest.mark.parametrize("content", DAMAGED)
+@pytest.mark.parametrize("name", ADVICE)
+def test_a_file_that_cannot_be_read_is_refused_with_advice(new, folder, stopped, name, content):
+    path = folder / name
+    path.write_bytes(content) if isinstance(content, bytes) else torch.save(content, path)
+    with pytest.raises(FolderError) as caught:
+        new().start()
+    assert str(caught.value).startswith(f"{path} cannot be read: ")
+    assert str(caught.value).endswith(f". {ADVICE[name]}")
+    assert "()" not in str(caught.value)
 
 
 def test_the_record_of_another_run_is_not_a_result_of_this_one(new, folder):
@@ -110,21 +123,12 @@ def test_a_malicious_checkpoint_is_refused_and_not_executed(new, folder, stopped
         torch.save({**stopped, "best": Malice(trace)}, folder / "checkpoint.pt")
     else:
         (folder / "checkpoint.pt").write_bytes(pickle.dumps(Malice(trace)))
-    message = failure(new())
-    assert message.startswith(f"{folder / 'checkpoint.pt'} cannot be read: ")
-    assert message.endswith(". Remove it to restart this run.")
+    assert "checkpoint.pt cannot be read: " in failure(new())
     assert not trace.exists()
     # the test would notice: a trusting load executes it
     with (folder / "checkpoint.pt").open("rb") as file:
         torch.load(file, weights_only=False) if form == "torch" else pickle.load(file)
     assert trace.exists()
-
-
-@pytest.mark.parametrize("content", [b"", b"half a checkp", {}, torch.zeros(3), {"schema": "2"}])
-def test_a_checkpoint_that_cannot_be_read(new, folder, stopped, content):
-    path = folder / "checkpoint.pt"
-    path.write_bytes(content) if isinstance(content, bytes) else torch.save(content, path)
-    assert "checkpoint.pt cannot be read" in failure(new())
 
 
 def test_a_run_resumes_on_the_kind_of_device_it_was_started_on(new, folder, stopped):
@@ -178,7 +182,7 @@ def test_a_model_need_not_be_kept(new, folder):
     assert names(folder) == ["cell.json", "metrics.jsonl", "record.json", "test.npz"]
 
 
-@pytest.mark.parametrize("name", ["cell.json", "checkpoint.pt", "record.json"])
+@pytest.mark.parametrize("name", ADVICE)
 def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(new, folder, stopped, name):
     (folder / name).unlink(missing_ok=True)
     os.mkfifo(folder / name)
@@ -225,8 +229,7 @@ def test_invalid_durations(texts, expected):
 
 
 class Clock:
-    def __init__(self):
-        self.now = 100.0
+    now = 100.0
 
     def __call__(self):
         return self.now
@@ -253,12 +256,9 @@ def test_the_longest_interval_is_added_to_the_margin():
     """Steps of a second and an evaluation of 40 s: the last step begins 45 s before the limit."""
     clock = Clock()
     stop = Stop(540, clock=clock)
-    for seconds in [1, 1, 40, *[1] * 452]:
+    for seconds in [1, 1, 40, *[1] * 452, 1.01]:
         assert not stop()
         clock.now += seconds
-    assert clock.now == 594
-    assert not stop()
-    clock.now += 1.01
     assert stop()
 
 

@@ -5,10 +5,11 @@ replay, so that what the host does around a graph is tested everywhere.
 """
 
 import contextlib
+from unittest import mock
 
 import pytest
 import torch
-from factories import METHODS, RECIPE, STEPS, Runs, dropout_model, finish, stop_after, weights
+from factories import METHODS, RECIPE, STEPS, Runs, dropout_model, finish, resume, weights
 
 import zetamix.sampling
 from zetamix.methods import parse
@@ -30,26 +31,14 @@ COMPILES = pytest.mark.filterwarnings("default")
 class FakeGraph:
     """Records the calls that are captured; a replay makes them."""
 
+    register_generator_state = mock.Mock()
+
     def __init__(self):
         self.calls = []
-
-    def register_generator_state(self, generator):
-        self.generator = generator
 
     def replay(self):
         for call in self.calls:
             call()
-
-
-class FakeStream:
-    def __init__(self, device):
-        self.device = device
-
-    def wait_stream(self, other):
-        pass
-
-    def synchronize(self):
-        pass
 
 
 def fake_cuda_graphs(monkeypatch):
@@ -71,13 +60,11 @@ def fake_cuda_graphs(monkeypatch):
 
     monkeypatch.setattr(Trainer, "compute", capture_or_compute)
     monkeypatch.setattr(torch.cuda, "CUDAGraph", FakeGraph)
-    monkeypatch.setattr(torch.cuda, "Stream", FakeStream)
-    monkeypatch.setattr(torch.cuda, "current_stream", FakeStream)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: mock.Mock())
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: mock.Mock())
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "graph", capture)
-    monkeypatch.setattr(
-        run_module, "can_capture", lambda device, recipe, *_: recipe.last_batch == "drop"
-    )
+    monkeypatch.setattr(run_module, "can_capture", lambda *_: True)
 
 
 @pytest.fixture(params=["fake", CUDA])
@@ -157,10 +144,7 @@ def test_adamw_with_warm_up_in_a_graph_is_the_same(new, device, captures):
     finish(eager)
     assert_same(run, eager, device)
     assert len(captures) == 1
-    train([new("zeta", ADAMW, out="part", chunk_steps=2)], stop=stop_after(2))
-    last = new("zeta", ADAMW, out="part", chunk_steps=2)
-    finish(last)
-    assert_same(last, eager, device)
+    assert_same(resume(new, "zeta", ADAMW, rounds=2, chunk_steps=2), eager, device)
 
 
 def test_a_step_is_captured_again_where_mixing_ends(new, device, captures):
@@ -178,10 +162,7 @@ def test_a_stopped_run_resumes(new, device, rounds, chunk, memory):
     """Also right after the last step of an epoch, of which nothing remains to capture."""
     whole = new("mixup")
     finish(whole)
-    options = {"out": "part", "chunk_steps": chunk, "data_memory": memory}
-    assert train([new("mixup", **options)], stop=stop_after(rounds)).records == []
-    last = new("mixup", **options)
-    finish(last)
+    last = resume(new, "mixup", rounds=rounds, chunk_steps=chunk, data_memory=memory)
     assert_same(last, whole, device)
 
 
@@ -209,11 +190,6 @@ def test_side_by_side_is_as_alone(new, device, captures):
     assert len(captures) == 2 * len(METHODS)
     for one, other in zip(alone, together, strict=True):
         assert_same(other, one, device)
-
-
-def test_a_smaller_last_batch_is_not_captured(new, captures):
-    assert finish(new("zeta", RECIPE.change(last_batch="keep"))).extra["graph"] is False
-    assert captures == []
 
 
 @COMPILES

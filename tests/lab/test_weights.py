@@ -11,12 +11,12 @@ from factories import RECIPE, finish
 from safetensors.torch import save_file
 from typer.testing import CliRunner
 
+from zetamix_lab.atomic_io import write_bytes
 from zetamix_lab.cli.app import app
 from zetamix_lab.models import WeightsError, initialise
-from zetamix_lab.provenance import FileChangedError, FileRef
+from zetamix_lab.provenance import FileRef
 from zetamix_lab.seeds import seeded
-from zetamix_lab.train import Recipe, RecipeError, make_recipe
-from zetamix_lab.train.concurrent_runs import describe_failure
+from zetamix_lab.train import Recipe, RecipeError, make_recipe, train
 
 SHAPE = (3, 96, 96)
 
@@ -66,69 +66,53 @@ def test_grey_images_give_what_their_rgb_copies_give(tmp_path, name):
         torch.testing.assert_close(grey(images), colour(images.expand(-1, 3, -1, -1)))
 
 
-REFUSED = {
-    "another network": ("resnet50", {}, r".*not match this model: .*, and \d+ more"),
-    "another stem": ("resnet18", {"shape": (3, 32, 32)}, r".*conv1.weight is \[64, 3, 7, 7\] there "
-                     r"and \[64, 3, 3, 3\] here\. For the ImageNet stem add --set stem=imagenet\."),
-}  # fmt: skip
+def test_weights_of_another_network_are_refused(tmp_path):
+    imagenet(tmp_path / "r.pth")
+    with pytest.raises(WeightsError, match=r"r\.pth does not match this model: .*, and \d+ more"):
+        start(tmp_path / "r.pth", "resnet50")
+    sizes = r"conv1.weight is \[64, 3, 7, 7\] there and \[64, 3, 3, 3\] here"
+    with pytest.raises(WeightsError, match=sizes + r"\. For the ImageNet stem add --set stem=im"):
+        start(tmp_path / "r.pth", shape=(3, 32, 32))
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_weights_of_another_network_are_refused(tmp_path, case):
-    name, options, message = REFUSED[case]
-    imagenet(tmp_path / "r.pth", name)
-    with pytest.raises(WeightsError, match=message):
-        start(tmp_path / "r.pth", **options)
-
-
-@pytest.mark.parametrize("content", ["text", [1, 2], {"epoch": 3}])
-def test_files_without_a_state_dict_are_refused(tmp_path, content):
+def test_files_without_a_state_dict_are_refused(tmp_path):
     path = tmp_path / "weights.pt"
-    if content == "text":
-        path.write_text(content)
-    else:
-        torch.save(content, path)
-    with pytest.raises(WeightsError, match=r"weights\.pt (cannot be read|has no state dict)"):
+    path.write_text("text")
+    with pytest.raises(WeightsError, match=r"weights\.pt cannot be read"):
         start(path)
+    for content in ([1, 2], {"epoch": 3}):
+        torch.save(content, path)
+        with pytest.raises(WeightsError, match=r"weights\.pt has no state dict"):
+            start(path)
 
 
 def test_the_key_depends_on_the_content_and_not_on_the_place(tmp_path, new):
-    model = initialise("digitnet", 10, (1, 8, 8), 3)
-    for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-        torch.save(model.state_dict(), tmp_path / folder / "w.pt")
-    torch.save(initialise("digitnet", 10, (1, 8, 8), 4).state_dict(), tmp_path / "w.pt")
+    for path, content in (("a/w.pt", b"same"), ("b/w.pt", b"same"), ("w.pt", b"other")):
+        write_bytes(tmp_path / path, content)
     a, b, other = (RECIPE.change(weights=tmp_path / path) for path in ("a/w.pt", "b/w.pt", "w.pt"))
     keys = [new(recipe=recipe).cell.key for recipe in (RECIPE, a, b, other)]
     assert keys[1] == keys[2]
     assert len(set(keys)) == 3
     assert Recipe.from_dict(json.loads(json.dumps(a.as_dict()))) == a
-    assert "weights" not in RECIPE.as_dict()
 
 
 def test_a_file_that_changes_meanwhile_fails_the_run(tmp_path, new):
     path = tmp_path / "w.pt"
-    torch.save(initialise("digitnet", 10, (1, 8, 8), 3).state_dict(), path)
+    path.write_bytes(b"before")
     run = new(recipe=RECIPE.change(weights=path))
-    torch.save({}, path)
-    with pytest.raises(FileChangedError, match="has changed") as caught:
-        run.start()
-    assert describe_failure(caught.value) == str(caught.value)
+    path.write_bytes(b"after")
+    assert f"{path} has changed" in train([run])[run]
     path.unlink()
-    with pytest.raises(FileChangedError, match="not on this machine"):
-        run.start()
+    assert f"{path} is not on this machine" in train([run])[run]
 
 
 def test_training_starts_from_the_file_and_the_record_names_it(tmp_path, new, digits):
-    path = tmp_path / "w.pt"
     trained = new()
     finish(trained)
-    path.write_bytes((trained.folder.path / "final.pt").read_bytes())
+    path = trained.folder.path / "final.pt"
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    recipe = RECIPE.change(weights=path, lr=0, weight_decay=0)
-    record = finish(new(recipe=recipe))
-    assert record.extra["weights"] == f"w.pt (sha256 {sha256})"
-    assert trained.record.extra["weights"] == "from scratch"
+    record = finish(new(recipe=RECIPE.change(weights=path, lr=0, weight_decay=0)))
+    assert record.extra["weights"] == f"final.pt (sha256 {sha256})"
     # batch norm alone has moved
     assert record.last["error"] < 1.5 * trained.record.last["error"] < 0.8
 

@@ -26,7 +26,6 @@ from zetamix_lab.runs.executor import (
     run_in_processes,
 )
 from zetamix_lab.runs.progress import RunProgress, Tracker, run_name
-from zetamix_lab.train import Progress as Step
 from zetamix_lab.train import Recipe, Run
 from zetamix_lab.train.concurrent_runs import train
 from zetamix_lab.train.cuda_graph import compiling_pays
@@ -268,9 +267,9 @@ def _train(job: Job, settings: Settings, send: Send, stopped: Stop, dataset: Dat
             for cell, recipe in zip(job.cells, recipes, strict=True)
         ]
         reporter = _Reporter(runs, send, stopped, settings.poll_seconds)
-        result = train(runs, jobs=job.side_by_side, watch=reporter, stop=reporter.stopped)
+        failures = train(runs, jobs=job.side_by_side, watch=reporter, stop=reporter.stopped)
     reporter.send_rest()
-    for run, failure in result.failures.items():
+    for run, failure in failures.items():
         send(("failure", run.cell.key, failure))
 
 
@@ -282,11 +281,10 @@ class _Reporter:
         self._progress: dict[Run, RunProgress] = {}
         self._times: dict[Run, float] = {}
 
-    def __call__(self, step: Step) -> None:
-        run = step.run
-        before = self._progress.get(run, RunProgress(resumed=step.epochs))
-        line = step.line if step.line is not None and "test" in step.line else before.line
-        self._progress[run] = RunProgress("training", step.epochs, before.resumed, line)
+    def __call__(self, run: Run, line: dict[str, Any]) -> None:
+        before = self._progress.get(run, RunProgress(resumed=run.epochs))
+        shown = line if "test" in line else before.line
+        self._progress[run] = RunProgress("training", run.epochs, before.resumed, shown)
         if time.monotonic() - self._times.get(run, 0.0) >= self.seconds:
             self._times[run] = time.monotonic()
             self.send(("progress", run.cell.key, self._progress[run]))

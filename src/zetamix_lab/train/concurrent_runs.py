@@ -2,14 +2,13 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from zetamix_lab.data.errors import DataError
 from zetamix_lab.provenance import FileChangedError
-from zetamix_lab.records import RunRecord
-from zetamix_lab.train.run import Progress, Run
+from zetamix_lab.train.run import Run
 from zetamix_lab.train.run_folder import FolderError
 from zetamix_lab.train.stop import Stopped
 from zetamix_lab.train.trainer import NonFiniteLossError
@@ -34,28 +33,21 @@ def describe_failure(error: BaseException) -> str | None:
     return str(error) if isinstance(error, own) else None
 
 
-@dataclass(frozen=True)
-class TrainResult:
-    """Records and failures of several runs; a run in neither was stopped and can be resumed."""
-
-    records: list[RunRecord]
-    """Of all finished runs, in the order of the runs."""
-    failures: dict[Run, str]
-    """Why a run has no result."""
-
-
 def train(
     runs: Sequence[Run],
     *,
     jobs: int = 1,
-    watch: Callable[[Progress], None] | None = None,
+    watch: Callable[[Run, dict[str, Any]], None] = lambda run, line: None,
     stop: Callable[[], bool] = lambda: False,
-) -> TrainResult:
-    """Train all runs, up to `jobs` of them side by side.
+) -> dict[Run, str]:
+    """Train all runs, up to `jobs` of them side by side; returns why a run has no record.
 
     A finished run is not trained again. If a run diverges, exceeds the GPU memory, or cannot use
     its folder or data, the others continue. On any other error, and when `stop` returns True,
-    between two steps or two batches of an evaluation, the current runs are saved.
+    between two steps or two batches of an evaluation, the current runs are saved; the same runs can
+    be trained on.
+
+    watch: called with a run and what `Run.advance` yields, each time it has advanced.
     """
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}.")
@@ -63,7 +55,7 @@ def train(
         if run.record is not None:
             run.folder.clean_up()
     waiting = [run for run in runs if run.record is None]
-    active: dict[Run, Iterator[Progress]] = {}
+    active: dict[Run, Iterator[dict[str, Any]]] = {}
     failures: dict[Run, str] = {}
     stopped = False
     try:
@@ -76,11 +68,11 @@ def train(
                 active[run] = run.advance()
             for run in active:
                 run.share_device(len(active))
-            reached = [_advance(run, active, failures) for run in list(active)]
-            for progress in reached:
-                if progress is not None and watch is not None:
-                    watch(progress)
-            if all(progress is not None and progress.waiting for progress in reached):
+            for run in list(active):
+                line = _advance(run, active, failures)
+                if line is not None:
+                    watch(run, line)
+            if active and all(run.waiting for run in active):
                 # nothing to launch: check again shortly
                 time.sleep(0.001)
             stopped = stop()
@@ -92,17 +84,17 @@ def train(
                 run.save()
             except FolderError as error:
                 failures[run] = str(error)
-    return TrainResult([run.record for run in runs if run.record is not None], failures)
+    return failures
 
 
 def _advance(
-    run: Run, active: dict[Run, Iterator[Progress]], failures: dict[Run, str]
-) -> Progress | None:
+    run: Run, active: dict[Run, Iterator[dict[str, Any]]], failures: dict[Run, str]
+) -> dict[str, Any] | None:
     """Advance a run by a few steps; remove it from the active runs if it ends or fails."""
     # removed first: a run interrupted within a step must keep its last checkpoint
-    steps, progress = active.pop(run), None
+    steps, line = active.pop(run), None
     try:
-        progress = next(steps, None)
+        line = next(steps, None)
     except Stopped:
         # during an evaluation, which starts again when the run is resumed
         active[run] = steps
@@ -113,11 +105,11 @@ def _advance(
             error.add_note(f"{run.method.label} seed {run.seed}")
             raise
         failures[run] = failure
-    if progress is not None:
+    if line is not None:
         active[run] = steps
     elif run in failures:
         # outside the except block, nothing references the error, and through it the model
         run.trainer = None
         if run.device.type == "cuda":
             torch.cuda.empty_cache()
-    return progress
+    return line

@@ -4,9 +4,8 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from zetamix.methods import Method
 from zetamix_lab.data.augment import AUGMENTATIONS, ROUND
@@ -161,7 +160,7 @@ class Recipe:
         >>> short.milestones, short.change(lr="0.05", milestones="5,10").milestones
         ((8, 12, 16), (5, 10))
         """
-        names = [each for each in _types() if each not in ("source", "code")]
+        names = [each for each in Recipe.__annotations__ if each not in ("source", "code")]
         for name in changes:
             if name not in names:
                 hint = did_you_mean(name, names)
@@ -173,13 +172,13 @@ class Recipe:
         if epochs != self.epochs:
             part = epochs / self.epochs
             warmup = min(max(1, round(part * self.warmup)), epochs - 1) if self.warmup else 0
-            scaled = {
+            changes = {
                 "milestones": tuple(sorted({max(1, round(part * m)) for m in self.milestones})),
                 "warmup": warmup,
                 "evaluate_every": max(1, self.evaluate_every * epochs // self.epochs),
                 "last_epochs": min(self.last_epochs, epochs),
+                **changes,
             }
-            changes = {**scaled, **changes}
         return dataclasses.replace(self, **changes)
 
     def as_dict(self) -> dict[str, Any]:
@@ -241,19 +240,14 @@ def parse_changes(texts: Iterable[str], **fields: Any) -> dict[str, Any]:
     return changes
 
 
-@cache
-def _types() -> dict[str, Any]:
-    """The type of each field of `Recipe`."""
-    return get_type_hints(Recipe)
-
-
 def _read(name: str, value: Any) -> Any:
     """The value of a field from text, from JSON or as it is."""
-    kind = _types()[name]
+    kind = Recipe.__annotations__[name]
     if isinstance(value, Mapping):
-        return FileRef.from_dict(dict(value))
+        return FileRef.from_dict(value)
     if name == "weights" and isinstance(value, str | Path):
         return _read_file(name, value)
+    expected = {"milestones": "epochs separated by commas", "nesterov": "true or false"}
     try:
         if name == "milestones":
             parts = value.split(",") if isinstance(value, str) else value
@@ -262,8 +256,7 @@ def _read(name: str, value: Any) -> Any:
             return float(value) if kind is float else value
         return {"true": True, "false": False}[value.lower()] if kind is bool else kind(value)
     except (KeyError, ValueError):
-        expected = {"milestones": "epochs separated by commas", bool: "true or false"}
-        text = expected.get(name, expected.get(kind, f"a value of type {kind.__name__}"))
+        text = expected.get(name, f"a value of type {kind.__name__}")
         raise RecipeError(f"{name}: expected {text}, got {value!r}.") from None
 
 

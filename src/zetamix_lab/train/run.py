@@ -4,7 +4,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,28 +41,6 @@ def make_cell(dataset: Dataset, method: Method, recipe: Recipe, seed: int) -> Ce
         recipe=recipe.as_dict(),
         train_size=len(dataset.train),
     )
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a run is."""
-
-    run: "Run"
-    epoch: int
-    """Completed epochs."""
-    step: int
-    """Completed steps of the current epoch."""
-    steps: int
-    """Steps per epoch."""
-    line: dict[str, Any] | None = None
-    """The metrics of an epoch that has just ended."""
-    waiting: bool = False
-    """Whether all steps are launched but not yet completed by the device."""
-
-    @property
-    def epochs(self) -> float:
-        """Completed epochs, with the fraction of the current one."""
-        return self.epoch + self.step / self.steps
 
 
 class Run:
@@ -119,24 +96,28 @@ class Run:
         self.timer = StepTimer(self.device)
         self.concurrent = 1
         """The largest number of runs that were trained on the device at once, this one included."""
+        self.waiting = False
+        """Whether all steps of an epoch are launched but not yet completed by the device."""
         self.stop: Callable[[], bool] = lambda: False
         """Called between two batches of an evaluation."""
 
-    def advance(self) -> Iterator[Progress]:
+    @property
+    def epochs(self) -> float:
+        """Completed epochs, with the fraction of the current one, of a run that is under way."""
+        trainer = self.trainer
+        return trainer.epoch + trainer.step_in_epoch / trainer.steps_per_epoch if trainer else 0.0
+
+    def advance(self) -> Iterator[dict[str, Any]]:
         """Train to the end, yielding control after every few steps.
 
+        Yields the metrics of an epoch that has just ended, and within an epoch an empty dict.
         Between two yields `save` writes a checkpoint, and closing the iterator ends the run early.
         An evaluation raises `Stopped` once `stop` returns True; when the run is resumed, the
         evaluation starts again.
         """
         trainer = self.start()
         saved = time.perf_counter()
-        began, steps, take_step = saved - self.seconds, trainer.steps_per_epoch, None
-
-        def progress(line: dict[str, Any] | None = None, waiting: bool = False) -> Progress:
-            self.seconds = time.perf_counter() - began
-            return Progress(self, trainer.epoch, trainer.step_in_epoch, steps, line, waiting)
-
+        began, take_step = saved - self.seconds, None
         try:
             while trainer.epoch < self.recipe.epochs:
                 mixing = trainer.mixing
@@ -144,26 +125,28 @@ class Run:
                     trainer.start_epoch()
                     if trainer.mixing != mixing:
                         take_step = None
-                    if take_step is None and trainer.step_in_epoch < steps:
+                    if take_step is None and trainer.step_in_epoch < trainer.steps_per_epoch:
                         take_step = CapturedStep(trainer) if self.graph else trainer.step
-                for waiting in self._epoch(trainer, take_step):
-                    yield progress(waiting=waiting)
+                for _ in self._epoch(trainer, take_step):
+                    self.seconds = time.perf_counter() - began
+                    yield {}
                 with self._on_stream(take_step):
                     line = self._close_epoch(trainer)
-                    if time.perf_counter() - saved > self.save_every:
-                        progress()
+                    now = time.perf_counter()
+                    self.seconds = now - began
+                    if now - saved > self.save_every:
                         # waits for the steps of this run only, not for those of other runs
                         self.save(synchronize=False)
                         saved = time.perf_counter()
-                yield progress(line)
+                yield line
         finally:
             # pending steps would write into memory that the next model uses
             self.timer.finish()
         with self._on_stream(take_step):
             self._finish(trainer)
 
-    def _epoch(self, trainer: Trainer, take_step: Callable[[], None] | None) -> Iterator[bool]:
-        """Launch the remaining steps of an epoch in chunks; yields True once all are launched.
+    def _epoch(self, trainer: Trainer, take_step: Callable[[], None] | None) -> Iterator[None]:
+        """Launch the remaining steps of an epoch in chunks, and wait until they are completed.
 
         Nothing remains for a run that was stopped after the last step of an epoch.
         """
@@ -173,10 +156,12 @@ class Run:
             with self._on_stream(take_step), self.timer.chunk(chunk):
                 for _ in range(chunk):
                     take_step()
-            yield False
+            yield
         # the host can launch steps of other runs in the meantime
         while self.timer.sharing > 1 and not self.timer.is_done():
-            yield True
+            self.waiting = True
+            yield
+        self.waiting = False
         self.timer.finish()
 
     def _on_stream(self, take_step: Any) -> AbstractContextManager[Any]:

@@ -40,8 +40,15 @@ class FolderError(ValueError):
     """A folder that cannot be used for this run. The message says why and what to do."""
 
 
-def _unreadable(path: Path | str, error: Exception, advice: str) -> FolderError:
-    return FolderError(f"{path} cannot be read: {reason(error)}. {advice}")
+@contextmanager
+def _reading(path: Path | str, advice: str = RETRAIN) -> Iterator[None]:
+    """Raise a `FolderError` with advice for whatever a damaged file raises."""
+    try:
+        yield
+    except FolderError:
+        raise
+    except Exception as error:
+        raise FolderError(f"{path} cannot be read: {reason(error)}. {advice}") from error
 
 
 class RunFolder:
@@ -62,17 +69,14 @@ class RunFolder:
             self._check_cell(cell)
 
     def _check_cell(self, cell: Cell) -> None:
-        try:
+        with _reading(self.path / CELL):
             old = read_json(self.path / CELL)
             there = {**old, **old["recipe"]}
-        except (ValueError, TypeError, KeyError) as error:
-            raise _unreadable(self.path / CELL, error, RETRAIN) from error
-        wanted = {"key": cell.key, **cell.__dict__, **cell.recipe}
         if there.get("key") != cell.key:
             changed = [
                 f"{name}: {there.get(name)} there, {value} requested"
-                for name, value in sorted(wanted.items())
-                if name not in ("key", "recipe") and there.get(name) != value
+                for name, value in sorted({**cell.__dict__, **cell.recipe}.items())
+                if name != "recipe" and there.get(name) != value
             ]
             raise FolderError(
                 f"{self.path} is the folder of another run ({'; '.join(changed)}). Choose another "
@@ -93,10 +97,8 @@ class RunFolder:
         path = self.path / RECORD
         if not path.exists():
             return None
-        try:
+        with _reading(path, "Remove it to train this run again."):
             record = RunRecord.from_dict(read_json(path))
-        except (KeyError, TypeError, ValueError) as error:
-            raise _unreadable(path, error, "Remove it to train this run again.") from error
         if self.cell is not None and record.cell.key != self.cell.key:
             raise FolderError(f"{path} is the record of another run. Choose another --out.")
         return record
@@ -129,12 +131,10 @@ class RunFolder:
         path = self.path / CHECKPOINT
         if not path.exists():
             return None
-        try:
+        with _reading(path, "Remove it to restart this run."):
             state: dict[str, Any] = load_tensors(path)
             if state["schema"] != CHECKPOINT_SCHEMA:
                 raise ValueError(f"expected {CHECKPOINT_SCHEMA}, got {state['schema']!r}")
-        except Exception as error:
-            raise _unreadable(path, error, "Remove it to restart this run.") from error
         return state
 
     def read_samples(self) -> SampleResults | None:
@@ -222,8 +222,9 @@ class CurveLog(AbstractContextManager["CurveLog"]):
         if package is not None and importlib.util.find_spec(package) is None:
             raise ValueError("tensorboard is not installed: pip install 'zetamix[tensorboard]'.")
         self.root = root if package else None
-        self._logged = {folder: len(curve) for folder, curve in self._curves()}
+        self._logged: dict[Path, int] = {}
         self._writers: dict[Path, Any] = {}
+        self._read_new()
 
     def __exit__(self, *_: object) -> None:
         self()
@@ -231,27 +232,28 @@ class CurveLog(AbstractContextManager["CurveLog"]):
             writer.close()
 
     def __call__(self) -> None:
-        for folder, curve in self._curves():
-            # a resumed run trains epochs after its checkpoint again
-            logged = self._logged.get(folder, 0)
-            for line in curve[logged:]:
-                self._write(folder, line)
-            self._logged[folder] = max(logged, len(curve))
+        for folder, line in self._read_new():
+            self._write(folder, line)
 
-    def _curves(self) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
+    def _read_new(self) -> list[tuple[Path, dict[str, Any]]]:
+        """The epochs of each folder since the last call."""
+        lines = []
         for path in self.root.rglob(CELL) if self.root else ():
-            yield path.parent, RunFolder(path.parent).read_curve()
+            curve, logged = RunFolder(path.parent).read_curve(), self._logged.get(path.parent, 0)
+            lines += [(path.parent, line) for line in curve[logged:]]
+            # a resumed run trains epochs after its checkpoint again
+            self._logged[path.parent] = max(logged, len(curve))
+        return lines
 
     def _write(self, folder: Path, line: dict[str, Any]) -> None:
+        import pandas as pd
         from torch.utils.tensorboard import SummaryWriter
 
         if folder not in self._writers:
             self._writers[folder] = SummaryWriter(str(folder / "tensorboard"))
-        for name, value in line.items():
-            scores = value if isinstance(value, dict) else {"": value}
-            for metric, score in scores.items() if name != "epoch" else ():
-                tag = f"{name}/{metric}".rstrip("/")
-                self._writers[folder].add_scalar(tag, score, line["epoch"])
+        scores = pd.json_normalize(line, sep="/").iloc[0].drop("epoch")
+        for name, score in scores.items():
+            self._writers[folder].add_scalar(name, score, line["epoch"])
 
 
 def load_model(
@@ -284,7 +286,7 @@ def load_model(
             f"{path} has no temperature: its dataset has no validation split to fit one on. Load "
             "the model with calibrated=False."
         )
-    try:
+    with _reading(f"The model in {path}"):
         form, weights = read_json(path / MODEL), load_tensors(path / WEIGHTS)
         code = None if model or form["code"] is None else FileRef.from_dict(form["code"])
         name = model or form["model"]
@@ -300,8 +302,6 @@ def load_model(
             temperature=float(record.extra["temperature"]) if calibrated else 1.0,
         )
         options = {"stem": form["stem"], "code": code}
-    except Exception as error:
-        raise _unreadable(f"The model in {path}", error, RETRAIN) from error
     if code is not None and not trust_code:
         raise FolderError(
             f"The network of {path} is built by running {code.path}. If you trust this code, pass "
