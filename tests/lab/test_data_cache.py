@@ -16,6 +16,7 @@ from zetamix_lab import data
 from zetamix_lab.atomic_io import hash_json, read_json, write_json
 from zetamix_lab.data import DataError
 from zetamix_lab.data.load_dataset import resolve
+from zetamix_lab.data.source import resolve_data_dir
 
 COUNTS = {"cat": 12, "dog": 9}
 
@@ -174,11 +175,11 @@ def test_a_data_folder_that_cannot_be_written(tmp_path):
 
 
 def test_the_data_folder_is_argument_variable_or_cache(tmp_path, monkeypatch):
-    from zetamix_lab.data.source import resolve_data_dir
-
     monkeypatch.setenv("ZETAMIX_DATA", str(tmp_path / "variable"))
     assert resolve_data_dir(tmp_path / "argument") == tmp_path / "argument"
     assert resolve_data_dir(None) == tmp_path / "variable"
     monkeypatch.delenv("ZETAMIX_DATA")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert resolve_data_dir(None) == tmp_path / ".cache" / "zetamix"
+    with pytest.raises(DataError, match="~nosuchuser/data: there is no such user"):
+        resolve_data_dir("~nosuchuser/data")

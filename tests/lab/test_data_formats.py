@@ -103,23 +103,30 @@ def check_pictures(dataset, expected):
     assert sorted(numbers) == list(range(expected))
 
 
-# the same 60 images in every format
+# the same 60 images in every format, in splits or without
 
 
-def as_folder(folder):
+def as_folder(folder, splits=None):
     for k in range(60):
-        save(folder / "pets" / CLASSES[k % 3] / f"{k:02}.png", picture(k % 3, 3, k, (20, 16)))
+        parent = folder / "pets" / (splits[k] if splits else "") / CLASSES[k % 3]
+        save(parent / f"{k:02}.png", picture(k % 3, 3, k, (20, 16)))
     return folder / "pets"
 
 
-def as_csv(folder, delimiter=","):
-    files = sorted(as_folder(folder).rglob("*.png"))
-    rows = [[f.relative_to(folder), f.parent.name, "x"] for f in files]
-    return write_csv(folder / "pets.csv", [["File", "Label", "sex"], *rows], delimiter)
+def as_csv(folder, splits=None, delimiter=","):
+    files = sorted(as_folder(folder).rglob("*.png"), key=lambda file: file.name)
+    rows = [["File", "Label", "sex"], *([f.relative_to(folder), f.parent.name, 1] for f in files)]
+    if splits:
+        # names without folder, suffix or case
+        named = [[f.stem.upper(), f.parent.name] for f in files]
+        rows = [[*row, split] for row, split in zip(named, splits, strict=True)]
+        rows = [["image_id", "diagnosis", "split"], *rows]
+    return write_csv(folder / "pets.csv", rows, delimiter)
 
 
-def as_parquet(folder):
-    pq.write_table(noted(table(60), label=LABEL), folder / "pets.parquet", row_group_size=11)
+def as_parquet(folder, splits=None):
+    content = noted(table(60, **({"split": splits} if splits else {})), label=LABEL)
+    pq.write_table(content, folder / "pets.parquet", row_group_size=11)
     return folder / "pets.parquet"
 
 
@@ -146,15 +153,24 @@ def as_shards(folder):
     return folder / "pets"
 
 
-def as_hugging_face(folder):
-    save_to_disk(noted(table(60), label=LABEL), folder / "pets")
+def as_hugging_face(folder, splits=None):
+    if not splits:
+        save_to_disk(noted(table(60), label=LABEL), folder / "pets")
+    names = [*dict.fromkeys(map(str.lower, splits or ()))]
+    for name in names:
+        rows = [k for k in range(60) if splits[k].lower() == name]
+        save_to_disk(noted(table(60).take(rows), label=LABEL), folder / "pets" / name)
+        (folder / "pets" / "dataset_dict.json").write_text(json.dumps({"splits": names}))
     return f"hf:{folder / 'pets'}"
 
 
-def as_npz(folder):
-    images = np.stack([picture(k % 3, 3, k, (20, 16)) for k in range(60)])
-    labels, names = np.arange(60)[:, None] % 3, np.array(CLASSES)
-    np.savez(folder / "pets.npz", train_images=images, train_labels=labels, classes=names)
+def as_npz(folder, splits=None):
+    made = {"classes": np.array(CLASSES)}
+    for name in dict.fromkeys(splits or ["train"]):
+        rows = np.array([k for k in range(60) if not splits or splits[k] == name])
+        images = [picture(k % 3, 3, k, (20, 16)) for k in rows]
+        made |= {f"{name}_images": np.stack(images), f"{name}_labels": rows[:, None] % 3}
+    np.savez(folder / "pets.npz", **made)
     return folder / "pets.npz"
 
 
@@ -192,7 +208,7 @@ def test_the_same_images_are_the_same_dataset_in_every_format(make, tmp_path, da
 
 @pytest.mark.parametrize("delimiter", [";", "\t"], ids=["semicolon", "tab"])
 def test_other_separators_of_cells(delimiter, tmp_path, data_dir):
-    path = as_csv(tmp_path, delimiter)
+    path = as_csv(tmp_path, delimiter=delimiter)
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
     check_pictures(data.load(path, data_dir), 60)
 
@@ -240,49 +256,9 @@ def test_what_the_library_of_hugging_face_saves_is_read(tmp_path):
 SPLITS = ["test" if k % 10 == 0 else "Validation" if k % 10 == 5 else "train" for k in range(60)]
 
 
-def folder_of_splits(folder):
-    for k, split in enumerate(SPLITS):
-        save(folder / split / CLASSES[k % 3] / f"{k:02}.png", picture(k % 3, 3, k, (20, 16)))
-    return folder
-
-
-def csv_of_splits(folder):
-    files = sorted(as_folder(folder).rglob("*.png"), key=lambda file: file.name)
-    # names without folder, suffix or case
-    rows = [[f.stem.upper(), f.parent.name, SPLITS[k]] for k, f in enumerate(files)]
-    return write_csv(folder / "pets.csv", [["image_id", "diagnosis", "split"], *rows])
-
-
-def parquet_of_splits(folder):
-    pq.write_table(table(60, split=SPLITS), folder / "pets.parquet")
-    return folder / "pets.parquet"
-
-
-def saved_splits(folder):
-    for name in ("train", "validation", "test"):
-        rows = [k for k in range(60) if SPLITS[k].lower() == name]
-        save_to_disk(noted(table(60).take(rows), label=LABEL), folder / "pets" / name)
-    (folder / "pets" / "dataset_dict.json").write_text(
-        '{"splits": ["train", "validation", "test"]}'
-    )
-    return folder / "pets"
-
-
-def npz_of_splits(folder):
-    arrays = {}
-    for name, split in (("train", "train"), ("validation", "val"), ("test", "test")):
-        rows = [k for k in range(60) if SPLITS[k].lower() == name]
-        arrays[f"{split}_images"] = np.stack([picture(k % 3, 3, k, (20, 16)) for k in rows])
-        arrays[f"{split}_labels"] = np.array(rows) % 3
-    np.savez(folder / "pets.npz", **arrays)
-    return folder / "pets.npz"
-
-
-@pytest.mark.parametrize(
-    "make", [folder_of_splits, csv_of_splits, parquet_of_splits, saved_splits, npz_of_splits]
-)
+@pytest.mark.parametrize("make", [as_folder, as_csv, as_parquet, as_hugging_face, as_npz])
 def test_existing_splits_are_kept(make, tmp_path, data_dir):
-    dataset = data.load(make(tmp_path / "pets" if make is folder_of_splits else tmp_path), data_dir)
+    dataset = data.load(make(tmp_path, SPLITS), data_dir)
     assert split_sizes(dataset) == {"train": 48, "val": 6, "test": 6}
     assert dataset.notes == ()
     check_pictures(dataset, 60)
@@ -339,6 +315,22 @@ def test_several_labels_of_a_sample(form, tmp_path, data_dir):
     assert totals(dataset) == np.sum(rows, 0).tolist()
     for image, label in zip(dataset.train.samples, dataset.train.labels.tolist(), strict=True):
         assert label == rows[number_of(image)]
+
+
+@pytest.mark.parametrize("form", ["csv", "npz", "parquet"])
+def test_names_with_control_characters_are_shown_escaped(form, tmp_path):
+    path, names = tmp_path / f"pets.{form}", ["a\a", "b"]
+    if form == "csv":
+        rows = [[f"{k}.png", k % 2, k // 2 % 2] for k in range(40)]
+        for k in range(40):
+            save(tmp_path / f"{k}.png", picture(0, 2, k))
+        write_csv(path, [["file", *names], *rows])
+    elif form == "npz":
+        images = np.arange(30 * 16, dtype=np.uint8).reshape(30, 4, 4)
+        np.savez(path, images=images, labels=np.arange(30) % 2, classes=np.array(names))
+    else:
+        pq.write_table(labelled(*names), path)
+    assert data.load(path, tmp_path).classes == (r"a\x07", "b")
 
 
 def test_classes_are_in_natural_order(mine, data_dir):
@@ -466,7 +458,9 @@ def test_nested_folders_links_and_other_files(mine, data_dir, tmp_path):
     save(mine / "cat" / "deep" / "er" / "9.png", picture(0, 3, 99))
     (mine / "cat" / "notes.txt").write_text("which cats")
     (mine / "readme.md").write_text("")
-    (mine / ".DS_Store").write_text("")
+    for hidden in (".DS_Store", "cat/.hidden.png", "cat/__MACOSX/0.png", ".git/0.png"):
+        (mine / hidden).parent.mkdir(exist_ok=True)
+        (mine / hidden).write_text("")
     # a class may be a link to another folder
     shutil.move(mine / "owl", tmp_path / "owls")
     (mine / "owl").symlink_to(tmp_path / "owls")
@@ -628,7 +622,40 @@ def no_arrow(mine):
     next((mine / "train").glob("*.arrow")).unlink()
 
 
+def saved(text):
+    """What `save_to_disk` says of its splits."""
+    return lambda mine: (mine / "dataset_dict.json").write_text(text)
+
+
+def saved_state(text):
+    """What `save_to_disk` says of its files."""
+    return lambda mine: (mine / "state.json").write_text(text)
+
+
+def other_shards(content):
+    """Tables of a test split unlike that of train."""
+
+    def build(mine):
+        pq.write_table(table(30), mine / "train.parquet")
+        pq.write_table(content, mine / "test.parquet")
+
+    return build
+
+
 INVALID_FOLDERS = {
+    "splits in a list": (saved("[]"), "dataset_dict.json cannot be read as JSON: expected a JSON"),
+    "a number of splits": (saved('{"splits": 3}'), "has no split train; it has none"),
+    "splits elsewhere": (saved('{"splits": ["../../x"]}'), "split '../../x'; expected train"),
+    "JSON too deep": (saved("[" * 100_000), "dataset_dict.json cannot be read as JSON: it is nes"),
+    "a number of files": (saved_state('{"_data_files": 3}'), "mine is incomplete: expected the A"),
+    "an image column of another name": (
+        other_shards(table(9).rename_columns(["img", "label"])),
+        "test.parquet has no column 'image', unlike the first file|train.parquet has no column 'i",
+    ),
+    "an image column of another type": (
+        other_shards(table(9).set_column(0, "image", [[b"x"] * 9])),
+        "train.parquet: image is of another type than in the first file",
+    ),
     "empty": (lambda mine: None, "mine: no folders; expected"),
     "stray image": (all_of(folders("."), stray), "mine: the image stray.png is not in a class"),
     "empty class": (all_of(folders("."), empty("emu")), "mine/emu contains no images"),
@@ -709,6 +736,11 @@ INVALID_TABLES = {
     ),
     "single image": (lambda rows: rows[:19], "Class 'owl' of .* has 1 image to split"),
     "regression": (numbered(0.37), "target has 40 different numbers, such as 0.37: targets of a"),
+    "an image": (saved_as(b"\x89PNG\r\n"), "is not text in UTF-8"),
+    "files elsewhere": (
+        saved_as(b"file,label\n../../../etc/passwd,a\n/dev/zero,b\n"),
+        "row 3: image '/dev/zero' not found",
+    ),
     "empty": (saved_as(b""), r"is empty; expected a header with a column for the image \(file, im"),
     "latin-1": (saved_as("file,label\nä.png,x\n".encode("latin-1")), "is not text in UTF-8"),
     "binary": (saved_as(b"\0\1\2"), "is not a text file"),
@@ -753,10 +785,9 @@ def broken(content, row):
     return content.set_column(0, "image", [images])
 
 
-def in_latin():
-    binary = pa.array([b"caf\xe9", b"the", b"lait"] * 10)
-    text = pa.StringArray.from_buffers(30, binary.buffers()[1], binary.buffers()[2])
-    return table(30).set_column(1, "label", text)
+BINARY = pa.array([b"caf\xe9", b"the", b"lait"] * 10)
+LATIN = pa.StringArray.from_buffers(30, *BINARY.buffers()[1:])
+PATHS = pa.StructArray.from_arrays([BINARY, LATIN], ["bytes", "path"])
 
 
 INVALID_PARQUET = {
@@ -780,14 +811,35 @@ INVALID_PARQUET = {
     ),
     "hidden": (labelled(0, 1, -1), "row 2: label is -1; expected a class from 0"),
     "out of range": (labelled(0, 1, 2, 3, label=LABEL), "row 3: label is 3; expected a class from"),
+    "odd names of classes": (
+        labelled(0, 1, 2, label={"names": [[0]], "_type": "ClassLabel"}),
+        "label is 1; expected a class from 0 to 0",
+    ),
     "nested lists": (labelled([[0]], [[1]]), r"row 0: label is '\[0\]'; expected the name or num"),
     "lists with nulls": (labelled(["a"], ["b", None]), "row 1: no label"),
     "rows of other lengths": (labelled([0, 1], [1]), "rows of 1 to 2 zeros and ones"),
     "structures": (labelled({"a": 1}, {"a": 2}), "expected the name or number of a class"),
-    "no UTF-8": (in_latin(), "column label cannot be read|is not text in UTF-8"),
+    "no UTF-8": (
+        table(30).set_column(1, "label", LATIN),
+        "column label cannot be read|is not text in UTF-8",
+    ),
     "a column twice": (
         table(30).append_column("label", [[0, 1, 2] * 10]),
         "two columns are named 'label'",
+    ),
+    "no labels": (labelled([], []), "0 classes; expected two or more"),
+    "blank": (labelled("a", " ", "b"), "row 1: no label"),
+    "text for images": (
+        table(9).set_column(0, "image", [[{"bytes": "x", "path": "y"}] * 9]),
+        "expected one of images",
+    ),
+    "numbers for paths": (
+        table(9).set_column(0, "image", [[{"bytes": b"x", "path": 3}] * 9]),
+        "expected one of images",
+    ),
+    "paths that are not UTF-8": (
+        table(30).set_column(0, "image", PATHS),
+        "column of paths cannot be read|is not text in UTF-8",
     ),
     "regression": (labelled(0.5, 1.25, 2.0), "targets of a regression. Expected classes"),
     "an unknown split": (table(30, split=["train"] * 29 + ["extra"]), "split 'extra'; expected"),
@@ -801,25 +853,19 @@ def test_an_invalid_parquet_table_is_refused(content, message, tmp_path):
     path = tmp_path / "pets.parquet"
     pq.write_table(content, path)
     refuses(path, tmp_path, message)
-    path.write_bytes(path.read_bytes()[:-40])
-    refuses(path, tmp_path, "pets.parquet cannot be read")
+    for damaged in (path.read_bytes()[:-40], b"no table", b""):
+        path.write_bytes(damaged)
+        refuses(path, tmp_path, "pets.parquet cannot be read")
 
 
-ODD_FEATURES = [{"names": 3, "_type": "ClassLabel"}, {"names": [[0]], "_type": "ClassLabel"}, [], 7]
-ODD_METADATA = ["[" * 100_000, '{"info": []}', "no JSON", '{"info": {"features": [1]}}', "7"]
+ODD_FEATURES = [{"names": 3, "_type": "ClassLabel"}, [], 7]
+ODD_METADATA = [
+    *("[" * 100_000, '{"info": []}', "no JSON", '{"info": {"features": [1]}}', "7"),
+    *(json.dumps({"info": {"features": {"label": feature}}}) for feature in ODD_FEATURES),
+]
 
 
-@pytest.mark.parametrize("feature", ODD_FEATURES, ids=map(str, ODD_FEATURES))
-def test_odd_metadata_is_ignored_or_used(feature, tmp_path):
-    path = tmp_path / "pets.parquet"
-    pq.write_table(noted(table(30), label=feature), path)
-    if feature in ODD_FEATURES[1:2]:
-        refuses(path, tmp_path, "label is 1; expected a class from 0 to 0")
-    else:
-        assert data.load(path, tmp_path).classes == ("0", "1", "2")
-
-
-def test_odd_metadata_of_a_file(tmp_path):
+def test_odd_metadata_is_ignored(tmp_path):
     for text in ODD_METADATA:
         path = tmp_path / "pets.parquet"
         pq.write_table(table(30).replace_schema_metadata({"huggingface": text}), path)
@@ -865,6 +911,10 @@ INVALID_ARRAYS = {
         arrays(test_images=np.zeros((6, 5, 5), np.uint8), test_labels=LABELS),
         r"test has samples of shape \[1, 5, 5\] .* train has \[1, 4, 4\]",
     ),
+    "complex": (arrays(np.zeros((6, 4), complex)), r"train_images is \[6, 4\], complex128"),
+    "names twice": (arrays(classes=np.array(["a", "a"])), "two classes are named 'a'"),
+    "a number as names": (arrays(classes=np.array(3)), "label is 1; expected a class from 0 to 0"),
+    "labels in the millions": (arrays(labels=np.arange(6) * 10**9), "Class '0' of .* has 1 image"),
     "pickled images": (arrays(OBJECTS), "train_images cannot be read: [Oo]bject arrays"),
     "pickled labels": (arrays(labels=OBJECTS), "train_labels cannot be read: [Oo]bject arrays"),
     "not finite": (arrays(np.full((6, 2), np.nan)), "row 0 of train_images contains NaN"),

@@ -117,6 +117,7 @@ def test_given_splits_are_checked(tmp_path):
 def test_too_few_groups_are_an_error(tmp_path):
     folder = patients(tmp_path / "mine", 6)
     refuses(folder, tmp_path, "6 groups .* needs at least 10", group=PATIENT)
+    assert "needs at least 10" in data.check(folder, tmp_path, group=PATIENT).problems[0]
     refuses(folder, tmp_path, "matches nothing in a/p00_0.png .and 17 more", group=re.compile("x"))
     refuses(folder, tmp_path, "a folder and has no column 'patient'", group="patient")
     many = patients(tmp_path / "many", 30)

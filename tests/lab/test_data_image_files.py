@@ -13,7 +13,6 @@ from torchvision.transforms import v2
 from zetamix_lab import data
 from zetamix_lab.data import image_files
 from zetamix_lab.data.image_files import NATIVE, Fit
-from zetamix_lab.data.splits import digest
 
 
 def coordinates(width, height):
@@ -29,6 +28,13 @@ def encoded(pixels, kind, **options):
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, kind, **options)
     return file.getvalue()
+
+
+def tiff(pixels, numbers):
+    """A TIFF file whose pixels are said to be unsigned (1) or signed (2)."""
+    # Pillow writes 2 for signed integers in any case
+    content, tag = encoded(pixels, "TIFF", tiffinfo={339: numbers}), b"\x53\x01\x03\0\x01\0\0\0"
+    return content.replace(tag + b"\x02", tag + bytes([numbers]))
 
 
 @pytest.mark.parametrize("orientation", range(10))
@@ -137,6 +143,9 @@ UNREADABLE = {
     "too many pixels": (b"P6 13300 13300 255\n", "13,300 × 13,300 pixels; expected at most 89 mil"),
     "a bomb": (b"P6 99999 99999 255\n", r"too many pixels; refused as a decompression bomb\."),
     "NaN": (encoded(np.full((4, 4), np.nan, np.float32), "TIFF"), "contains NaN or infinity"),
+    # what Pillow reads as if they were others
+    "signed bytes": (tiff(np.full((4, 4), 200, np.uint8), 2), "pixels are signed bytes, or num"),
+    "large numbers": (tiff(np.full((4, 4), -5, np.int32), 1), "pixels are signed bytes, or number"),
 }
 
 
@@ -159,7 +168,7 @@ def test_a_file_is_read_in_its_own_shape_or_in_a_square(tmp_path):
         data.read_image(tmp_path / "photo.png", (4,))
 
 
-def test_a_block_has_the_digests_of_its_samples_and_the_reasons_of_the_others(tmp_path):
+def test_a_block_has_its_samples_and_the_reasons_of_the_others(tmp_path):
     files = [tmp_path / f"{k}.png" for k in range(5)]
     for k, file in enumerate(files):
         save(file, np.full((5 if k == 3 else 4, 4), k, np.uint8))
@@ -170,7 +179,7 @@ def test_a_block_has_the_digests_of_its_samples_and_the_reasons_of_the_others(tm
     assert block.broken[2].startswith("2.png: not an image")
     assert block.broken[3] == "3.png: 4 × 5 pixels instead of 4 × 4"
     assert block.samples[:, 0, 0, 0].tolist() == [0, 1, 4]
-    assert list(block.keys) == [digest(sample) for sample in block.samples]
+    assert len(set(block.keys)) == 3
 
 
 @pytest.mark.parametrize("count", [0, 1, 4, 9, 10, 37])
