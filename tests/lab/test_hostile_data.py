@@ -11,9 +11,9 @@ import struct
 import tarfile
 import tempfile
 import threading
-import warnings
 import zipfile
 import zlib
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -29,9 +29,18 @@ from zetamix_lab.data import DataError, image_files
 from zetamix_lab.data.readers import npz
 
 TRACE = Path("/tmp/zetamix-was-here")
-# what a file named x.png may hold instead of a PNG
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n"
-CONTENTS = {
+
+
+def bind(path):
+    # the path of a socket may not be long
+    with tempfile.TemporaryDirectory() as short, socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"{short}/x")
+        os.rename(f"{short}/x", path)
+
+
+# what is at cat/x.png in a folder of images
+IMAGES = {
     "nothing": b"",
     "text": b"hello, I am no image",
     "EPS": EPS,
@@ -44,42 +53,10 @@ CONTENTS = {
     "half a signature": b"\x89PNG\r\n",
     "an XBM": b"#define im_width 8\n#define im_height 8\nstatic char im_bits[] = {0};\n",
     "a TIFF whose directory is itself": b"II*\0\x08\0\0\0\x00\x00\x08\0\0\0",
-}
-
-
-def png(width, height, rows=b""):
-    """A PNG with that header, whatever its pixels."""
-
-    def chunk(kind, content):
-        crc = struct.pack(">I", zlib.crc32(kind + content))
-        return struct.pack(">I", len(content)) + kind + content + crc
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    body = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + body
-
-
-CONTENTS |= {
-    "13,300² pixels": png(13_300, 13_300),
-    "2^31 pixels wide": png(2**31 - 1, 1),
-    "no pixels": png(0, 0),
-    "fewer pixels than it says": png(24, 24, b"\0" * 10),
-}
-
-
-def bind(path):
-    # the path of a socket may not be long
-    with tempfile.TemporaryDirectory() as short, socket.socket(socket.AF_UNIX) as server:
-        server.bind(f"{short}/x")
-        os.rename(f"{short}/x", path)
-
-
-# what is at cat/x.png in a folder of images
-IMAGES = {
-    **{
-        name: lambda path, content=content: path.write_bytes(content)
-        for name, content in CONTENTS.items()
-    },
+    "13,300² pixels": b"P6 13300 13300 255\n",
+    "2^31 pixels wide": b"P6 2147483647 1 255\n",
+    "no pixels": b"P6 0 0 255\n",
+    "fewer pixels than it says": b"P6 24 24 255\n0123456789",
     "a pipe": os.mkfifo,
     "a socket": bind,
     "a folder": os.mkdir,
@@ -125,38 +102,37 @@ def _no_hang():
     signal.signal(signal.SIGALRM, before)
 
 
+@contextmanager
+def sentences():
+    """An error is a sentence about data; gives a list of it."""
+    found = []
+    try:
+        yield found
+    except DataError as error:
+        found.append(str(error))
+    assert all(len(text) > 10 and "()" not in text for text in found), found
+
+
 def survives(path, data_dir):
-    """`check` and `load` of data: whether it is usable. Any error is a sentence about data."""
-    with warnings.catch_warnings():
-        # Pillow warns of large images, which are refused
-        warnings.simplefilter("ignore")
-        try:
-            ok = data.check(path, data_dir).ok
-        except DataError as error:
-            ok = False
-            check_sentence(error)
-        try:
-            dataset = data.load(path, data_dir)
-        except DataError as error:
-            check_sentence(error)
-        else:
-            json.dumps(dataset.classes, ensure_ascii=False).encode()
-            assert all(name.isprintable() for name in dataset.classes)
+    """`check` and `load` of data: whether it is usable."""
+    report = None
+    with sentences():
+        report = data.check(path, data_dir)
+    with sentences():
+        classes = data.load(path, data_dir).classes
+        json.dumps(classes, ensure_ascii=False).encode()
+        assert all(name.isprintable() for name in classes)
     assert not TRACE.exists()
-    return ok
+    return report is not None and report.ok
 
 
-def check_sentence(error):
-    text = str(error)
-    assert len(text) > 10, text
-    assert "()" not in text, text
-
-
-@pytest.mark.parametrize("make", IMAGES.values(), ids=IMAGES)
-def test_a_bad_image_is_refused_in_a_sentence(make, tmp_path):
-    make(class_folders(tmp_path / "photos") / "cat" / "x.png")
+@pytest.mark.filterwarnings("ignore:Image size")
+@pytest.mark.parametrize("name", IMAGES)
+def test_a_bad_image_is_refused_in_a_sentence(name, tmp_path):
+    path, made = class_folders(tmp_path / "photos") / "cat" / "x.png", IMAGES[name]
+    path.write_bytes(made) if isinstance(made, bytes) else made(path)
     # a folder in that of a class is searched for images
-    assert survives(tmp_path / "photos", tmp_path / "data") == (make is os.mkdir)
+    assert survives(tmp_path / "photos", tmp_path / "data") == (name == "a folder")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -177,34 +153,12 @@ def test_a_pipe_is_not_opened(suffix, tmp_path):
     refuses(tmp_path / f"x.{suffix}", tmp_path / "data", "neither a folder nor a regular file")
 
 
-def file_of(name, content):
-    def build(folder):
-        (folder / name).write_bytes(content)
-        return folder / name
-
-    return build
-
-
-def cut(build, size):
-    """A file without its end."""
-
-    def build_cut(folder):
-        path = build(folder)
-        os.truncate(path, size)
-        return path
-
-    return build_cut
-
-
 def tar(*members):
-    def build(folder):
-        path = folder / "bad.tar"
-        with tarfile.open(path, "w") as file:
-            for member in members:
-                file.addfile(member, io.BytesIO(b"x" * member.size))
-        return path
-
-    return build
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as file:
+        for made in members:
+            file.addfile(made, io.BytesIO(b"x" * made.size))
+    return packed.getvalue()
 
 
 def member(name, kind=tarfile.REGTYPE, link="", size=0):
@@ -213,40 +167,36 @@ def member(name, kind=tarfile.REGTYPE, link="", size=0):
     return made
 
 
-def zip_of(name, content=b"x", mode=0):
-    def build(folder):
-        info = zipfile.ZipInfo(name)
-        info.external_attr = mode << 16
-        with zipfile.ZipFile(folder / "bad.zip", "w", zipfile.ZIP_DEFLATED) as file:
-            file.writestr(info, content)
-        return folder / "bad.zip"
-
-    return build
+def zipped(name, content=b"x", mode=0):
+    packed, info = io.BytesIO(), zipfile.ZipInfo(name)
+    info.external_attr = mode << 16
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr(info, content)
+    return packed.getvalue()
 
 
 BOMB_LIMIT = 1_000_000
+LINK = member("a", tarfile.SYMTYPE, "..")
 ARCHIVES = {
-    "a tar with a path upwards": tar(member("../escaped", size=1)),
-    "a tar with an absolute path": tar(member("/tmp/zetamix-escaped", size=1)),
-    "a tar with a link outside": tar(member("a", tarfile.SYMTYPE, "../../escaped")),
-    "a tar that writes through a link": tar(
-        member("a", tarfile.SYMTYPE, ".."), member("a/escaped", size=1)
-    ),
-    "a tar with a hard link outside": tar(member("a", tarfile.LNKTYPE, "../../escaped")),
-    "a tar with a device": tar(member("a", tarfile.CHRTYPE)),
-    "a tar with a pipe": tar(member("a", tarfile.FIFOTYPE)),
-    "a tar that is too large": tar(member("a", size=BOMB_LIMIT + 1)),
-    "a tar cut off": cut(tar(member("a", size=9000)), 700),
-    "a tar of text": file_of("bad.tar", b"no archive at all, only text\n" * 50),
-    "a zip with a path upwards": zip_of("../escaped"),
-    "a zip with an absolute path": zip_of("/tmp/zetamix-escaped"),
-    "a zip with a link": zip_of("a", b"/etc/passwd", 0o120777),
-    "a zip that is too large": zip_of("a", bytes(BOMB_LIMIT + 1)),
-    "a zip with a name of another system": zip_of("a\\..\\..\\escaped"),
-    "a zip cut off": cut(zip_of("a", b"x" * 900), 60),
-    "a gz that is too large": file_of("bad.gz", zlib.compress(bytes(BOMB_LIMIT + 1), wbits=31)),
-    "a gz of text": file_of("bad.gz", b"no archive"),
-    "a file of nothing": file_of("bad.zip", b""),
+    "a path upwards.tar": tar(member("../escaped", size=1)),
+    "an absolute path.tar": tar(member("/tmp/zetamix-escaped", size=1)),
+    "a link outside.tar": tar(member("a", tarfile.SYMTYPE, "../../escaped")),
+    "written through a link.tar": tar(LINK, member("a/escaped", size=1)),
+    "a hard link outside.tar": tar(member("a", tarfile.LNKTYPE, "../../escaped")),
+    "a device.tar": tar(member("a", tarfile.CHRTYPE)),
+    "a pipe.tar": tar(member("a", tarfile.FIFOTYPE)),
+    "too large.tar": tar(member("a", size=BOMB_LIMIT + 1)),
+    "cut off.tar": tar(member("a", size=9000))[:700],
+    "text.tar": b"no archive at all, only text\n" * 50,
+    "a path upwards.zip": zipped("../escaped"),
+    "an absolute path.zip": zipped("/tmp/zetamix-escaped"),
+    "a link.zip": zipped("a", b"/etc/passwd", 0o120777),
+    "too large.zip": zipped("a", bytes(BOMB_LIMIT + 1)),
+    "a name of another system.zip": zipped("a\\..\\..\\escaped"),
+    "cut off.zip": zipped("a", b"x" * 900)[:60],
+    "too large.gz": zlib.compress(bytes(BOMB_LIMIT + 1), wbits=31),
+    "text.gz": b"no archive",
+    "nothing.zip": b"",
 }
 
 
@@ -254,12 +204,10 @@ ARCHIVES = {
 def test_bad_archives_leave_nothing_outside(name, tmp_path):
     inside = tmp_path / "inside"
     inside.mkdir()
-    archive = ARCHIVES[name](inside)
-    try:
-        unpack(archive, inside / "target", limit=BOMB_LIMIT)
-    except DataError as error:
-        check_sentence(error)
-        assert not (inside / "target").exists()
+    (inside / name).write_bytes(ARCHIVES[name])
+    with sentences() as refused:
+        unpack(inside / name, inside / "target", limit=BOMB_LIMIT)
+    assert not refused or not (inside / "target").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["inside"]
     assert not Path("/tmp/zetamix-escaped").exists()
     for path in inside.rglob("*"):
@@ -277,7 +225,7 @@ def test_no_program_is_started_for_a_postscript_image(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     monkeypatch.setattr("subprocess.Popen", lambda *words, **_: started.append(words))
     photos = class_folders(tmp_path / "photos")
-    (photos / "cat" / "x.png").write_bytes(CONTENTS["EPS"])
+    (photos / "cat" / "x.png").write_bytes(EPS)
     report = data.check(photos, tmp_path / "data")
     assert len(report.unreadable) == 1
     assert "x.png: not an image in a supported format" in report.unreadable[0]
@@ -314,20 +262,6 @@ def test_large_images_are_decoded_one_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr(image_files.Image.Image, "resize", slow)
     data.load(class_folders(tmp_path / "photos"), tmp_path / "data", size=16)
     assert most[0] == 1
-
-
-@pytest.mark.filterwarnings("ignore:Image size")
-@pytest.mark.parametrize(
-    ("width", "height", "message"),
-    [
-        (13_300, 13_300, "13,300 × 13,300 pixels; expected at most 89 million"),
-        (2**31 - 1, 1, "too many pixels; refused as a decompression bomb"),
-    ],
-)
-def test_an_image_of_too_many_pixels_is_refused_by_its_header(width, height, message, tmp_path):
-    (tmp_path / "x.png").write_bytes(png(width, height))
-    with pytest.raises(DataError, match=message):
-        data.read_image(tmp_path / "x.png", (3, 8, 8))
 
 
 @pytest.mark.slow
