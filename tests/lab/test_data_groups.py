@@ -123,7 +123,7 @@ def test_too_few_groups_are_an_error(tmp_path):
     many = patients(tmp_path / "many", 30)
     for patient in range(2):
         save(many / "c" / f"p{90 + patient}_0.png", picture(1, 2, 90 + patient))
-    refuses(many, tmp_path, "Class 'c' .* has samples in 2 groups", group=PATIENT)
+    refuses(many, tmp_path, "Class 'c' .* has 2 groups to split", group=PATIENT)
 
 
 def test_what_looks_like_a_patient_is_named_with_the_option(tmp_path):

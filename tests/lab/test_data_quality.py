@@ -9,20 +9,6 @@ from miniatures import class_folders, picture, save, split_folders, write_csv, w
 from zetamix_lab import data
 
 
-def test_broken_images_are_named(tmp_path):
-    mine = class_folders(tmp_path / "mine", {"a": 30, "b": 30})
-    for name in ("a/3.png", "b/7.png"):
-        (mine / name).write_bytes((mine / name).read_bytes()[:70])
-    (mine / "b" / "9.png").write_text("no image")
-    report = data.check(mine, tmp_path)
-    assert not report.ok
-    assert sorted(line.split(": ")[0] for line in report.unreadable) == [
-        str(mine / name) for name in ("a/3.png", "b/7.png", "b/9.png")
-    ]
-    # rows of the others are not shifted
-    assert (report.problems, report.duplicates) == ((), ())
-
-
 def test_duplicates_across_splits_are_listed_first(tmp_path):
     mine = split_folders(tmp_path / "mine")
     save(mine / "train" / "a" / "1.png", picture(0, 2, 50))
@@ -92,15 +78,6 @@ def test_all_problems_of_splits_are_reported_at_once(tmp_path):
     parts = ("extra next to train", "val and valid are both val", "contains no images", "class 'c'")
     assert len(problems) == len(parts)
     assert all(part in problem for part, problem in zip(parts, problems, strict=True))
-
-
-def test_a_folder_without_a_readable_image(tmp_path):
-    mine = class_folders(tmp_path / "mine", {"a": 3, "b": 3})
-    for file in [*mine.glob("*/*")]:
-        file.write_text("no image")
-    report = data.check(mine, tmp_path / "data")
-    assert report.problems == (f"{mine}: none of 6 images can be read.",)
-    assert len(report.unreadable) == 6
 
 
 def test_all_problems_of_a_table_are_reported_at_once(tmp_path):

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,14 @@ from filelock import FileLock, Timeout
 
 from zetamix_lab.atomic_io import hash_file, hash_json, naming, new_folder, read_json, write_json
 from zetamix_lab.data.dataset import Dataset, Split, fingerprint
-from zetamix_lab.data.errors import DataError
+from zetamix_lab.data.errors import DataError, DatasetNotFoundError
 from zetamix_lab.data.quality import Scan, describe_doubts, find_shared_groups, missing_classes
 from zetamix_lab.data.source import Progress, Source
 from zetamix_lab.text import plural, reason
 
 META = "meta.json"
 # increment it if the format below or the output of any reader changes
-FORMAT = 4
+FORMAT = 5
 # reading stops after this many broken images
 MAX_BROKEN = 20
 
@@ -56,7 +56,7 @@ def prepared_folder(
 def read(folder: Path) -> Dataset | None:
     """Memory-map prepared data; None if it is missing or damaged."""
     meta = read_meta(folder)
-    if meta is None or damage(folder):
+    if meta is None or find_damage(folder):
         return None
     splits = {name: _map_split(folder, meta, name) for name in meta["splits"]}
     return Dataset(
@@ -81,7 +81,7 @@ def read_meta(folder: Path) -> dict[str, Any] | None:
     return meta if whole and meta.get("format") == FORMAT else None
 
 
-def damage(folder: Path, *, checksums: bool = False) -> str:
+def find_damage(folder: Path, *, checksums: bool = False) -> str:
     """A description of damage to the files of a prepared dataset, or "".
 
     checksums: compare checksums too, not only sizes, as `zetamix check` does; 1 GB takes a second.
@@ -99,37 +99,57 @@ def damage(folder: Path, *, checksums: bool = False) -> str:
     return ""
 
 
-def write(
-    folder: Path,
-    open_source: Callable[[], Source],
-    progress: Progress | None,
-    *,
-    force: bool = False,
-    skip_broken: bool = False,
-) -> None:
-    """Decode a source into `folder`, unless it is prepared already or by another process.
+@dataclass(frozen=True)
+class Request:
+    """A requested dataset: the folder of its prepared form, and how to open its source."""
 
-    skip_broken: leave out images that cannot be read, instead of raising.
-    """
-    with _locked(folder, progress):
-        if not force and read(folder) is not None:
-            return
-        source = open_source()
+    name: str
+    folder: Path
+    source: Callable[[Progress | None], Source]
+    """Raises if there is nothing to read."""
+    own: bool = False
+    """Whether it is a path: prepared data of earlier states of its files is removed."""
+
+    def open(self) -> Dataset | None:
+        """The dataset if nothing has to be prepared."""
+        return read(self.folder)
+
+    def prepare(
+        self, progress: Progress | None, *, force: bool = False, skip_broken: bool = False
+    ) -> Dataset:
+        """The dataset, decoded unless another process has done it in the meantime.
+
+        force: decode it in any case.
+        skip_broken: leave out images that cannot be read, instead of raising.
+        """
+        with _locked(self.folder, progress):
+            if force or self.open() is None:
+                self._write(progress, skip_broken)
+        if self.own:
+            # prepared from earlier states of the same files
+            for other in self.folder.parent.glob(f"{self.folder.name.rpartition('-')[0]}-*"):
+                if other != self.folder:
+                    shutil.rmtree(other, ignore_errors=True)
+                    other.with_name(f".{other.name}.lock").unlink(missing_ok=True)
+        dataset = self.open()
+        if dataset is None:
+            raise DataError(f"{self.folder} was removed by another process after it was prepared.")
+        return dataset
+
+    def _write(self, progress: Progress | None, skip_broken: bool) -> None:
+        try:
+            source = self.source(progress)
+        except DatasetNotFoundError as error:
+            if damage := find_damage(self.folder):
+                raise DatasetNotFoundError(f"Prepared data is damaged: {damage}. {error}") from None
+            raise
         # left by a killed process, because this process holds the lock
-        for left in folder.parent.glob(f".{folder.name}.*.part"):
+        for left in self.folder.parent.glob(f".{self.folder.name}.*.part"):
             shutil.rmtree(left, ignore_errors=True)
-        with new_folder(folder) as part:
+        with new_folder(self.folder) as part:
             _fill(part, source, progress, skip_broken)
             # the old data is damaged or must be replaced
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def remove_older(folder: Path) -> None:
-    """Remove data prepared from earlier states of the same files."""
-    for other in folder.parent.glob("*-*-*"):
-        if other != folder and other.name.rsplit("-", 1)[0] == folder.name.rsplit("-", 1)[0]:
-            shutil.rmtree(other, ignore_errors=True)
-            other.with_name(f".{other.name}.lock").unlink(missing_ok=True)
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: bool) -> None:

@@ -1,13 +1,13 @@
 """Load and check a dataset by name or path; references that other processes can open."""
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
 
-from zetamix_lab.data import cache
+from zetamix_lab.data.cache import Request as Request
+from zetamix_lab.data.cache import find_damage, prepared_folder
 from zetamix_lab.data.dataset import Dataset
 from zetamix_lab.data.errors import DataError, DatasetNotFoundError, OnProblem, raise_problems
 from zetamix_lab.data.groups import Group
@@ -92,7 +92,7 @@ def check(
     problems: list[str] = []
     try:
         request = resolve(name, data_dir, seed, size, group, problems.extend)
-        if damage := cache.damage(request.folder, checksums=True):
+        if damage := find_damage(request.folder, checksums=True):
             problems.append(f"Prepared data is damaged: {damage}. Prepare it again.")
         try:
             source = request.source(progress)
@@ -107,41 +107,6 @@ def check(
             raise_problems([*problems, str(error)])
         raise
     return replace(report, problems=(*problems, *report.problems))
-
-
-@dataclass(frozen=True)
-class Request:
-    """A requested dataset: the folder of its prepared form, and how to open its source."""
-
-    name: str
-    folder: Path
-    source: Callable[[Progress | None], Source]
-    """Raises if there is nothing to read."""
-    own: bool = False
-    """Whether it is a path: prepared data of earlier states of its files is removed."""
-
-    def open(self) -> Dataset | None:
-        """The dataset if nothing has to be prepared."""
-        return cache.read(self.folder)
-
-    def prepare(
-        self, progress: Progress | None, *, force: bool = False, skip_broken: bool = False
-    ) -> Dataset:
-        def open_source() -> Source:
-            return self.source(progress)
-
-        try:
-            cache.write(self.folder, open_source, progress, force=force, skip_broken=skip_broken)
-        except DatasetNotFoundError as error:
-            if damage := cache.damage(self.folder):
-                raise DatasetNotFoundError(f"Prepared data is damaged: {damage}. {error}") from None
-            raise
-        if self.own:
-            cache.remove_older(self.folder)
-        dataset = self.open()
-        if dataset is None:
-            raise DataError(f"{self.folder} was removed by another process after it was prepared.")
-        return dataset
 
 
 def resolve(
@@ -175,7 +140,7 @@ def resolve(
                 return digits_source(seed)
             return torchvision_source(path, folder / path, folder)
 
-        return Request(path, cache.prepared_folder(folder, path, settings), source)
+        return Request(path, prepared_folder(folder, path, settings), source)
     # imported here because pandas takes 0.6 s, and names need none of it
     from zetamix_lab.data.readers import open_table
     from zetamix_lab.data.sample_table import to_source
@@ -189,9 +154,7 @@ def resolve(
     def own_source(progress: Progress | None) -> Source:
         return to_source(read(), seed=seed, size=size, group=group, on_problem=on_problem)
 
-    return Request(
-        title, cache.prepared_folder(folder, title, settings, files), own_source, own=True
-    )
+    return Request(title, prepared_folder(folder, title, settings, files), own_source, own=True)
 
 
 def find(name: DataName) -> str | Path:

@@ -149,7 +149,8 @@ def complete_splits(
     else:
         first = first_duplicates(same, kinds, 1 + len(missing))
         leaders = torch.unique(first)
-        on_problem(_too_small(labels[leaders], source.classes, missing, origin))
+        counts = count_labels(labels[leaders], len(source.classes)).tolist()
+        on_problem(_too_few(counts, "image", source.classes, missing, origin))
         if len(leaders) < len(labels):
             together = ", duplicates kept in one split"
         drawn = {
@@ -212,14 +213,18 @@ def content_keys(images: Sequence[Path | bytes]) -> list[Hashable]:
     return keys
 
 
-def _too_small(
-    labels: Tensor, classes: Sequence[str], missing: Sequence[str], origin: str
+def _too_few(
+    counts: Sequence[int],
+    noun: str,
+    classes: Sequence[str],
+    missing: Sequence[str],
+    origin: str,
 ) -> list[str]:
+    """The classes that have too few images, or groups, to be in every split."""
     least = 1 + len(missing)
-    counts = count_labels(labels, len(classes)).tolist()
     return [
-        f"Class {name!r} of {origin} has {plural(count, 'image')} to split. Creating "
-        f"{' and '.join(missing)} needs at least {least} of every class: add images, remove the "
+        f"Class {name!r} of {origin} has {plural(count, noun)} to split. Creating "
+        f"{' and '.join(missing)} needs at least {least} of every class: add {noun}s, remove the "
         "class, or split the data yourself into train, val and test."
         for name, count in zip(classes, counts, strict=True)
         if count < least
@@ -229,7 +234,7 @@ def _too_small(
 def _too_few_groups(
     labels: Tensor, groups: Tensor, classes: Sequence[str], missing: Sequence[str], origin: str
 ) -> list[str]:
-    least, found = 1 + len(missing), len(torch.unique(groups))
+    found = len(torch.unique(groups))
     shares = SHARES["train"] + sum(SHARES[name] for name in missing)
     if found < shares:
         return [
@@ -239,10 +244,4 @@ def _too_few_groups(
         ]
     hot = labels > 0 if labels.ndim == 2 else F.one_hot(labels, len(classes)) > 0
     counts = [len(torch.unique(groups[hot[:, label]])) for label in range(len(classes))]
-    return [
-        f"Class {name!r} of {origin} has samples in {plural(count, 'group')}. Creating "
-        f"{' and '.join(missing)} by groups needs at least {least} for every class: add data, "
-        "remove the class, or split the data yourself."
-        for name, count in zip(classes, counts, strict=True)
-        if count < least
-    ]
+    return _too_few(counts, "group", classes, missing, origin)

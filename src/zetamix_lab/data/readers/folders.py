@@ -41,12 +41,10 @@ def from_folder(path: Path, on_problem: OnProblem = raise_problems) -> SampleTab
             on_problem([f"{folder} contains no images; {LAYOUT}."])
     if not rows:
         raise DataError(f"{path} contains no images; {LAYOUT}.")
-    names = [os.path.relpath(file, path) for file in files]
-    places = [
-        (*row, name, str(path), k) for k, (row, name) in enumerate(zip(rows, names, strict=True))
-    ]
     # names of files may be no text, which only objects hold
-    frame = pd.DataFrame(places, columns=["split", "label", "name", "file", "row"], dtype=object)
+    frame = pd.DataFrame(rows, columns=["split", "label"], dtype=object)
+    names = pd.Series([os.path.relpath(file, path) for file in files], dtype=object)
+    frame = frame.assign(name=names, file=str(path), row=range(len(files)))
     return SampleTable(
         path=path,
         kind="a folder of images",
