@@ -45,7 +45,7 @@ def metric_of(name: str) -> Metric:
     ('error rate', 1, -1)
     """
     less = LESS & {*name.lower().replace("-", "_").split("_")}
-    return METRICS.get(name) or Metric(name, name, name, not less, percent=False)
+    return METRICS.get(name) or Metric(name, name, name, -1 if less else 1, percent=False)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

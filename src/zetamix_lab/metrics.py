@@ -39,7 +39,8 @@ class Metric:
     """In sentences: "error rate"."""
     short: str
     """In table headings: "error"."""
-    higher_is_better: bool
+    sign: int
+    """1 if higher is better, else -1."""
     percent: bool = True
     """Whether it is printed in percent, and its differences in percentage points."""
     meaning: str = ""
@@ -55,13 +56,8 @@ class Metric:
         return f"{self.short} %" if self.percent else self.short
 
     @property
-    def sign(self) -> int:
-        """1 if higher is better, else -1."""
-        return 1 if self.higher_is_better else -1
-
-    @property
     def better(self) -> str:
-        return f"{'higher' if self.higher_is_better else 'lower'} is better"
+        return f"{'higher' if self.sign > 0 else 'lower'} is better"
 
     def scale(self, value: float) -> float:
         """A value in the unit that is printed."""
@@ -103,19 +99,19 @@ RANKING = (
 )
 PRECISIONS = "the area under the precision-recall curve, averaged over labels"
 _TABLE = (
-    # name, title, heading, higher is better, percent, meaning
-    Metric("error", "error rate", "error", False),
-    Metric("accuracy", "accuracy", "accuracy", True),
-    Metric("balanced_accuracy", "balanced accuracy", "balanced accuracy", True, meaning=RECALLS),
-    Metric("f1_micro", "micro F1", "micro F1", True),
-    Metric("f1_macro", "macro F1", "macro F1", True),
-    Metric("auc", "AUC", "AUC", True, False, RANKING),
-    Metric("nll", "negative log-likelihood", "NLL", False, False),
-    Metric("ece", "expected calibration error", "ECE", False),
-    Metric("nll_scaled", "NLL after temperature scaling", "NLL (T)", False, False),
-    Metric("ece_scaled", "ECE after temperature scaling", "ECE (T)", False),
-    Metric("map", "mean average precision", "mAP", True, meaning=PRECISIONS),
-    Metric("hamming", "Hamming loss", "Hamming loss", False),
+    # name, title, heading, sign, percent, meaning
+    Metric("error", "error rate", "error", -1),
+    Metric("accuracy", "accuracy", "accuracy", 1),
+    Metric("balanced_accuracy", "balanced accuracy", "balanced accuracy", 1, meaning=RECALLS),
+    Metric("f1_micro", "micro F1", "micro F1", 1),
+    Metric("f1_macro", "macro F1", "macro F1", 1),
+    Metric("auc", "AUC", "AUC", 1, False, RANKING),
+    Metric("nll", "negative log-likelihood", "NLL", -1, False),
+    Metric("ece", "expected calibration error", "ECE", -1),
+    Metric("nll_scaled", "NLL after temperature scaling", "NLL (T)", -1, False),
+    Metric("ece_scaled", "ECE after temperature scaling", "ECE (T)", -1),
+    Metric("map", "mean average precision", "mAP", 1, meaning=PRECISIONS),
+    Metric("hamming", "Hamming loss", "Hamming loss", -1),
 )
 METRICS = {metric.name: metric for metric in _TABLE}
 # with the temperature fitted on the validation split after training; `classify` has the others

@@ -4,13 +4,11 @@ import dataclasses
 import io
 import json
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any, TypeAlias
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -18,8 +16,7 @@ import torch.nn.functional as F
 from scipy.stats import rankdata  # type: ignore[import-untyped]
 from torch import Tensor
 
-from zetamix_lab.atomic_io import hash_json, write_bytes
-from zetamix_lab.text import reason
+from zetamix_lab.atomic_io import hash_json, write_file
 
 RUN_SCHEMA = "zetamix/run/1"
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -144,24 +141,17 @@ class SampleResults:
         return cls(targets.numpy(), right.numpy(), loss(logits), scaled)
 
     def save(self, path: Path) -> None:
-        content = io.BytesIO()
         arrays = {name: value for name, value in self.__dict__.items() if value is not None}
-        np.savez_compressed(content, **arrays)
-        write_bytes(path, content.getvalue())
+        write_file(path, lambda file: np.savez_compressed(file, **arrays))
 
     @classmethod
     def load(cls, path: Path) -> "SampleResults":
-        """Raises ValueError for a file that is damaged or something else."""
-        try:
-            # of a damaged file, np.load leaves the handle open
-            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
-                found = cls(**file)
-            if len(found.targets) == len(found.correct) == len(found.loss):
-                return found
-            why = "its arrays differ in length"
-        except (OSError, ValueError, TypeError, EOFError, BadZipFile, zlib.error) as error:
-            why = reason(error)
-        raise ValueError(f"{path} cannot be read: {why}.")
+        # of a damaged file, np.load leaves the handle open
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
+            found = cls(**file)
+        if not len(found.targets) == len(found.correct) == len(found.loss):
+            raise ValueError("its arrays differ in length")
+        return found
 
     def contributions(self, metric: str) -> Array | None:
         """[n]: numbers of which a metric of this run is the mean; None if it has none.
@@ -170,8 +160,8 @@ class SampleResults:
         variance is that of the metric (DeLong et al., 1988).
         """
         right, target = self.correct.astype(float), self.targets
-        simple = {"error": 1 - right, "accuracy": right, "nll": self.loss}
-        simple |= {} if self.loss_scaled is None else {"nll_scaled": self.loss_scaled}
+        simple: dict[str, Array | None] = {"error": 1 - right, "accuracy": right}
+        simple |= {"nll": self.loss, "nll_scaled": self.loss_scaled}
         if metric in simple or target.ndim == 2:
             return simple.get(metric)
         if metric == "f1_micro":

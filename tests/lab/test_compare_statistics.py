@@ -10,7 +10,6 @@ import pytest
 import torch
 from factories import make_comparison, make_dataset
 from golden import check_golden
-from lab.test_records import CELL, RUN
 from scipy import stats
 
 from zetamix_lab.comparison import Comparison, metric_of
@@ -110,19 +109,20 @@ def test_the_seeds_needed_are_the_fewest_with_enough_power(sd, level):
 
 
 def test_records_become_rows():
-    runs = runs_table([RUN, replace(RUN, cell=replace(CELL, seed=1))])
+    records = [*make_comparison({"zeta:2.8": [0.25, 0.25]}).records.values()]
+    runs = runs_table(records, lambda found: {"error": found.last["error"]})
     assert runs.to_dict("list") == {
-        "dataset": ["digits"] * 2,
+        "dataset": ["made"] * 2,
         "method": ["zeta:2.8"] * 2,
         "seed": [0, 1],
         "metric": ["error"] * 2,
         "value": [0.25] * 2,
     }
     assert summarise_runs(runs).iloc[0].to_dict() == {
-        "dataset": "digits", "method": "zeta:2.8", "metric": "error",
+        "dataset": "made", "method": "zeta:2.8", "metric": "error",
         "mean": 0.25, "sd": 0.0, "n": 2,
     }  # fmt: skip
-    assert runs_table([RUN], lambda found: found.best or {"auc": None}).empty
+    assert runs_table(records, lambda found: found.best or {"auc": None}).empty
 
 
 def test_further_columns_keep_runs_apart():
@@ -489,7 +489,7 @@ def test_runs_from_elsewhere_need_neither_data_nor_recipe():
     )
     comparison = Comparison(requested=("none", "mine"), seeds=(0, 1, 2), given=runs, name="own")
     assert comparison.primary == "dice"
-    assert comparison.metric.higher_is_better
+    assert comparison.metric.sign == 1
     found = summarise(comparison)
     assert found.decision.startswith("Mixing helps: mine raises the dice by 0.10")
     assert "Training" not in dict(found.pairs)

@@ -9,6 +9,7 @@ from factories import RECIPE, finish, two_crescents, weights
 from safetensors.torch import save_file
 
 from zetamix.methods import parse
+from zetamix_lab.data import from_tensors
 from zetamix_lab.data.augment import measure_scale
 from zetamix_lab.data.loader import Loader
 from zetamix_lab.metrics import EVALUATED, SCALED, classify, confusion, fit_temperature
@@ -67,18 +68,42 @@ def test_a_model_of_points_without_a_temperature_and_one_that_is_damaged(tmp_pat
 
 
 OWN = """
+from pathlib import Path
 from torch import nn
 
-def make(classes):
-    return nn.Sequential(nn.Flatten(), nn.Dropout(0.1), nn.Linear(64, classes))
+class Net(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.conv, self.last = nn.Conv2d(1, 4, 3), nn.Linear(144, classes)
+        self.drop = nn.Dropout(0.1)
+        Path(__file__).with_name("trace").touch()
+
+    def forward(self, images):
+        assert images.is_contiguous(), "`view` fails in the layout of other networks"
+        return self.last(self.drop(self.conv(images).view(len(images), -1)))
 """
 
 
-@pytest.mark.parametrize("name", ["timm:test_resnet", "net.py:make"])
-def test_models_of_others_are_trained_and_come_back(new, digits, tmp_path, monkeypatch, name):
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture
+def own(tmp_path):
+    """The file of a network of the user."""
     (tmp_path / "net.py").write_text(OWN)
-    run = new(recipe=RECIPE.change(model=name))
+    return tmp_path / "net.py"
+
+
+@pytest.fixture
+def folder(own, new):
+    """The folder of a run of this network."""
+    run = new(recipe=RECIPE.change(model=f"{own}:Net"))
+    finish(run)
+    own.with_name("trace").unlink()
+    return run.folder.path
+
+
+@pytest.mark.parametrize("name", ["timm:test_resnet", "net.py:Net"])
+def test_models_of_others_are_trained_and_come_back(new, own, digits, monkeypatch, name):
+    monkeypatch.chdir(own.parent)
+    run = new("mixup", RECIPE.change(model=name))
     record = finish(run)
     assert (record.cell.recipe["model"], "code" in record.cell.recipe) == (name, ".py" in name)
     monkeypatch.chdir("/")
@@ -87,98 +112,56 @@ def test_models_of_others_are_trained_and_come_back(new, digits, tmp_path, monke
     assert classify(logits, digits.test.labels)["error"] == pytest.approx(record.last["error"])
 
 
-VIEW = """
-from torch import nn
-
-class Net(nn.Module):
-    def __init__(self, classes):
-        super().__init__()
-        self.conv, self.last = nn.Conv2d(1, 4, 3), nn.Linear(144, classes)
-
-    def forward(self, x):
-        assert x.is_contiguous(), "images of the user's network are contiguous"
-        return self.last(self.conv(x).view(len(x), -1))
-"""
-
-
-def test_a_network_of_the_user_may_view_its_feature_maps(new, tmp_path):
-    """`view` fails on images in the channels-last layout, in which other networks are trained."""
-    (tmp_path / "net.py").write_text(VIEW)
-    record = finish(new("mixup", RECIPE.change(model=f"{tmp_path}/net.py:Net")))
-    assert record.last["error"] < 0.9
-
-
-def test_a_file_that_moved_is_given_by_name(new, digits, tmp_path):
-    (tmp_path / "net.py").write_text(OWN)
-    run = new(recipe=RECIPE.change(model=f"{tmp_path}/net.py:make"))
-    finish(run)
-    (tmp_path / "net.py").rename(tmp_path / "moved.py")
+def test_a_file_that_moved_is_given_by_name_and_changed_code_is_another_run(
+    folder, own, new, digits
+):
+    key = new(recipe=RECIPE.change(model=f"{own}:Net")).cell.key
+    own.rename(own.with_name("moved.py"))
     with pytest.raises(FolderError, match=r"net\.py is not on this machine.*pass model='FILE\.py:"):
-        load_model(run.folder.path, trust_code=True)
-    moved = load_model(run.folder.path, model=f"{tmp_path}/moved.py:make")
+        load_model(folder, trust_code=True)
+    moved = load_model(folder, model=f"{own.with_name('moved.py')}:Net")
     assert moved(digits.test.samples[:2]).shape == (2, 10)
-    (tmp_path / "net.py").write_text(OWN.replace("64", "63"))
+    own.write_text(OWN.replace("0.1", "0.2"))
     with pytest.raises(FolderError, match=r"net\.py has changed"):
-        load_model(run.folder.path, trust_code=True)
+        load_model(folder, trust_code=True)
     with pytest.raises(FolderError, match="do not match"):
-        load_model(run.folder.path, model="mlp")
+        load_model(folder, model="mlp")
+    assert new(recipe=RECIPE.change(model=f"{own}:Net")).cell.key != key
 
 
-HARMFUL = """
-from pathlib import Path
-from torch import nn
-
-def make(classes):
-    (Path(__file__).parent / "trace").touch()
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))
-"""
-
-
-@pytest.fixture
-def harmful(new, tmp_path):
-    """The folder of a run whose network comes from a file, and what running this file leaves."""
-    (tmp_path / "net.py").write_text(HARMFUL)
-    run = new(recipe=RECIPE.change(model=f"{tmp_path}/net.py:make"))
-    finish(run)
-    (tmp_path / "trace").unlink()
-    return run.folder.path, tmp_path / "trace"
+TAMPERED = [
+    ({"code": None}, "it has no checksum of net.py:Net"),
+    ({"mean": []}, r"mean must be a finite number .*, got \[\]"),
+    ({"mean": [math.nan]}, "mean must be a finite number"),
+    ({"std": [0.0]}, "std must be a finite number above 0"),
+    ({"shape": []}, ""),
+]
 
 
-def test_code_is_run_only_with_consent(harmful):
-    folder, trace = harmful
+def test_code_is_run_only_with_consent_and_as_it_was_described(folder, own):
+    trace, path = own.with_name("trace"), folder / "model.json"
     with pytest.raises(FolderError, match=r"running .*net\.py\. If you trust .* trust_code=True\."):
         load_model(folder)
+    before = path.read_text()
+    for changes, message in TAMPERED:
+        path.write_text(json.dumps({**json.loads(before), **changes}))
+        with pytest.raises(FolderError, match=f"^The model in .* cannot be read: .*{message}"):
+            load_model(folder, trust_code=True)
     assert not trace.exists()
+    path.write_text(before)
     load_model(folder, trust_code=True)
     assert trace.exists()
 
 
-TAMPERED = {
-    "no checksum of the code": ({"code": None}, "it has no checksum of net.py:make"),
-    "no mean": ({"mean": []}, r"mean must be a finite number .*, got \[\]"),
-    "a mean that is NaN": ({"mean": [math.nan]}, "mean must be a finite number"),
-    "a deviation of 0": ({"std": [0.0]}, "std must be a finite number above 0"),
-    "no shape": ({"shape": []}, ""),
-}
-
-
-@pytest.mark.parametrize("case", TAMPERED)
-def test_a_tampered_description_is_refused(harmful, case):
-    folder, trace = harmful
-    changes, message = TAMPERED[case]
-    path = folder / "model.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
-    with pytest.raises(FolderError, match=f"^The model in .* cannot be read: .*{message}"):
-        load_model(folder, trust_code=True)
-    assert not trace.exists()
-
-
-def test_changed_code_is_another_run(new, tmp_path):
-    path = tmp_path / "net.py"
-    path.write_text(OWN)
-    first = new(recipe=RECIPE.change(model=f"{path}:make")).cell.key
-    path.write_text(OWN.replace("0.1", "0.2"))
-    assert new(recipe=RECIPE.change(model=f"{path}:make")).cell.key != first
+def test_a_model_of_float_images_takes_them_in_their_own_units(new):
+    images = 500 * torch.randn(60, 1, 8, 8) - 300
+    splits = dict.fromkeys(("train", "test"), (images, torch.arange(60) % 2))
+    run = new("none", dataset=from_tensors("ct", splits))
+    finish(run)
+    model = load_model(run.folder.path)
+    scaled = (images - model.mean) / model.std
+    assert torch.equal(model(images), model.network(scaled))
+    assert abs(float(scaled.mean())) < 0.1
 
 
 def test_inputs_that_would_give_nonsense_are_refused_and_weights_are_contiguous(

@@ -52,7 +52,8 @@ def test_a_run_leaves_its_folder(new):
     assert names(folder) == FINISHED
     cell = json.loads((folder / "cell.json").read_text())
     assert (cell["key"], cell["method"], cell["train_size"]) == (run.cell.key, "zeta:2.8", 100)
-    assert RunRecord.from_dict(json.loads((folder / "record.json").read_text())) == record
+    values = json.loads((folder / "record.json").read_text())
+    assert (values["key"], RunRecord.from_dict(values)) == (run.cell.key, record)
     lines = run.folder.read_curve()
     assert [line["epoch"] for line in lines] == [1, 2]
     assert [line["lr"] for line in lines] == pytest.approx([0.05, 0.01])
@@ -65,12 +66,8 @@ def test_a_run_leaves_its_folder(new):
     assert record.step_ms > 0
     assert record.machine["torch"] == torch.__version__
     assert record.extra.pop("temperature") > 0
-    assert record.extra == {
-        "concurrent": 1,
-        "compiled": False,
-        "graph": False,
-        "weights": "from scratch",
-    }
+    how = {"concurrent": 1, "compiled": False, "graph": False, "weights": "from scratch"}
+    assert record.extra == how
 
 
 def make_optimizer(model, recipe):

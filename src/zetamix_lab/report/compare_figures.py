@@ -46,7 +46,7 @@ def draw_differences(comparison: Comparison) -> Picture:
     """The difference of every method from each baseline: seeds as dots, mean, interval."""
     metric, baselines = comparison.metric, comparison.baselines
     unit = ", points" if metric.percent else ""
-    side = "right" if metric.higher_is_better else "left"
+    side = "right" if metric.sign > 0 else "left"
     with drawing(4.6 * len(baselines) + 0.6, 0.42 * len(comparison.methods) + 1.1) as figure:
         panels: Any = figure.subplots(1, len(baselines), squeeze=False)[0]
         for axes, baseline in zip(panels, baselines, strict=True):

@@ -64,8 +64,7 @@ def train(
             # while others train
             if waiting and len(active) < jobs:
                 run = waiting.pop(0)
-                run.stop = stop
-                active[run] = run.advance()
+                active[run] = run.advance(stop)
             for run in active:
                 run.share_device(len(active))
             for run in list(active):

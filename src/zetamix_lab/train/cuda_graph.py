@@ -43,18 +43,6 @@ class CapturedStep:
         self.graph = torch.cuda.CUDAGraph()
         self.graph.register_generator_state(trainer.generator)
         restore = _snapshot(trainer)
-        self._warm_up()
-        # "thread_local" lets the thread that reads batches pin memory during the capture
-        with torch.cuda.graph(self.graph, stream=self.stream, capture_error_mode="thread_local"):
-            trainer.compute(trainer.loader.batch_size)
-        with torch.cuda.stream(self.stream):
-            restore()
-            # start from the batch of the warm-up again
-            trainer.open_stream()
-        self.stream.synchronize()
-
-    def _warm_up(self) -> None:
-        trainer = self.trainer
         self.stream.wait_stream(torch.cuda.current_stream(trainer.device))
         with torch.cuda.stream(self.stream), trainer.layer_draws():
             trainer.feed()
@@ -62,6 +50,14 @@ class CapturedStep:
                 trainer.compute(trainer.loader.batch_size)
                 trainer.index.zero_()
             trainer.optimizer.zero_grad(set_to_none=True)
+        self.stream.synchronize()
+        # "thread_local" lets the thread that reads batches pin memory during the capture
+        with torch.cuda.graph(self.graph, stream=self.stream, capture_error_mode="thread_local"):
+            trainer.compute(trainer.loader.batch_size)
+        with torch.cuda.stream(self.stream):
+            restore()
+            # start from the batch of the warm-up again
+            trainer.open_stream()
         self.stream.synchronize()
 
     def __call__(self) -> None:

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,9 @@ CHOICES = {
 }
 # the source of recipes that are not the paper's
 OWN = "zetamix"
-# metadata of fields that are in `Recipe.as_dict`, and so in the key of a cell, only if they are
-# set: records that were written before the field existed keep their keys
-LATER = {"later": True}
+# fields that are in `Recipe.as_dict`, and so in the key of a cell, only if they are set: records of
+# before the field existed keep their keys
+LATER = ("last_epochs", "optimizer", "warmup", "code", "class_weights", "weights")
 
 
 class RecipeError(ValueError):
@@ -71,19 +71,19 @@ class Recipe:
     """"auto" is bfloat16 on GPUs that support it."""
     evaluate_every: int = 1
     """Number of epochs between evaluations; the last epoch is always evaluated."""
-    last_epochs: int = field(default=1, metadata=LATER)
+    last_epochs: int = 1
     """Epochs at the end that are all evaluated; of several, the record has the test metrics of
     each (`RunRecord.median`)."""
-    optimizer: str = field(default="sgd", metadata=LATER)
+    optimizer: str = "sgd"
     """"sgd" with `momentum` and `nesterov`, or "adamw", which decays weights but neither biases nor
     the parameters of normalisation."""
-    warmup: int = field(default=0, metadata=LATER)
+    warmup: int = 0
     """Epochs in which the learning rate rises linearly, step by step, before the schedule."""
-    code: FileRef | None = field(default=None, metadata=LATER)
+    code: FileRef | None = None
     """The file of a model "FILE.py:FUNCTION", found when the recipe is made."""
-    class_weights: str = field(default="none", metadata=LATER)
+    class_weights: str = "none"
     """"balanced" weighs the loss of a class by samples / (classes · samples of the class)."""
-    weights: FileRef | None = field(default=None, metadata=LATER)
+    weights: FileRef | None = None
     """The state dict that training starts from; None starts from scratch."""
 
     def __post_init__(self) -> None:
@@ -183,11 +183,11 @@ class Recipe:
 
     def as_dict(self) -> dict[str, Any]:
         """The values as JSON has them; `from_dict` is the inverse."""
-        values: dict[str, Any] = {}
-        for each in dataclasses.fields(self):
-            value = getattr(self, each.name)
-            if not each.metadata or value != each.default:
-                values[each.name] = value.as_dict() if isinstance(value, FileRef) else value
+        values = {
+            name: value.as_dict() if isinstance(value, FileRef) else value
+            for name, value in self.__dict__.items()
+            if name not in LATER or value != getattr(Recipe, name)
+        }
         return {**values, "milestones": list(self.milestones)}
 
     @classmethod

@@ -98,8 +98,6 @@ class Run:
         """The largest number of runs that were trained on the device at once, this one included."""
         self.waiting = False
         """Whether all steps of an epoch are launched but not yet completed by the device."""
-        self.stop: Callable[[], bool] = lambda: False
-        """Called between two batches of an evaluation."""
 
     @property
     def epochs(self) -> float:
@@ -107,15 +105,16 @@ class Run:
         trainer = self.trainer
         return trainer.epoch + trainer.step_in_epoch / trainer.steps_per_epoch if trainer else 0.0
 
-    def advance(self) -> Iterator[dict[str, Any]]:
+    def advance(self, stop: Callable[[], bool] = lambda: False) -> Iterator[dict[str, Any]]:
         """Train to the end, yielding control after every few steps.
 
         Yields the metrics of an epoch that has just ended, and within an epoch an empty dict.
         Between two yields `save` writes a checkpoint, and closing the iterator ends the run early.
-        An evaluation raises `Stopped` once `stop` returns True; when the run is resumed, the
-        evaluation starts again.
+        An evaluation raises `Stopped` once `stop`, called between two batches, returns True; when
+        the run is resumed, the evaluation starts again.
         """
         trainer = self.start()
+        trainer.stop = stop
         saved = time.perf_counter()
         began, take_step = saved - self.seconds, None
         try:
@@ -150,7 +149,8 @@ class Run:
 
         Nothing remains for a run that was stopped after the last step of an epoch.
         """
-        self.timer.start(warm=trainer.steps_per_epoch <= self.chunk_steps)
+        # an epoch of one chunk is timed nevertheless
+        self.timer.warm = trainer.steps_per_epoch <= self.chunk_steps
         while take_step is not None and trainer.step_in_epoch < trainer.steps_per_epoch:
             chunk = min(self.chunk_steps, trainer.steps_per_epoch - trainer.step_in_epoch)
             with self._on_stream(take_step), self.timer.chunk(chunk):
@@ -182,7 +182,6 @@ class Run:
                 compile=self.compile,
                 data_memory=self.data_memory,
             )
-            trainer.stop = self.stop
             if (state := self.folder.load_checkpoint()) is not None:
                 if state["device"] != self.device.type:
                     # the random number generator of a GPU cannot be resumed on a CPU
@@ -299,23 +298,16 @@ class StepTimer:
         self.seconds = 0.0
         self.sharing = 1
         """Runs that share the device; each counts an equal part of its time."""
+        self.warm = False
+        """Whether the next chunk is timed; the first of an epoch includes draws or a capture."""
         # timed steps, and the events around them
         self._in_flight: deque[tuple[int, Any, Any]] = deque()
-        self._warm = False
-
-    def start(self, *, warm: bool = False) -> None:
-        """Begin an epoch; its first chunk, which includes random draws or a capture, is not timed.
-
-        warm: time the first chunk as well, for epochs of one chunk.
-        """
-        self._in_flight.clear()
-        self._warm = warm
 
     @contextmanager
     def chunk(self, steps: int) -> Iterator[None]:
         """Time the launch of some steps, on their stream."""
-        timed = steps if self._warm else 0
-        self._warm = True
+        timed = steps if self.warm else 0
+        self.warm = True
         if self.device.type == "cuda":
             began = self._event()
             yield

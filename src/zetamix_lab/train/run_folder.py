@@ -140,10 +140,8 @@ class RunFolder:
     def read_samples(self) -> SampleResults | None:
         """The result for each test sample; None of a run by a version that kept none."""
         path = self.path / SAMPLES
-        try:
+        with _reading(path):
             return SampleResults.load(path) if path.exists() else None
-        except ValueError as error:
-            raise FolderError(f"{error} {RETRAIN}") from None
 
     def finish(
         self,
