@@ -64,6 +64,7 @@ def test_holdout_takes_val_from_train():
     assert held.train.counts().tolist() == [7, 4, 3]
     assert sorted([*held.train.rows.tolist(), *held.val.rows.tolist()]) == list(range(20))
     assert len({whole.fingerprint, held.fingerprint, again.fingerprint, other.fingerprint}) == 3
+    assert whole.holdout(0.95).train.counts().tolist() == [1, 1, 1]
     assert held.notes == ("val: 6 samples held out of train, stratified (seed 0)",)
 
 
