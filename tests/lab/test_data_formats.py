@@ -1,14 +1,11 @@
 """A user's data in every format: what is read, and what is refused with which sentence."""
 
-import importlib.util
 import io
 import json
 import os
 import pickle
 import re
 import shutil
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -213,40 +210,22 @@ def test_other_separators_of_cells(delimiter, tmp_path, data_dir):
     check_pictures(data.load(path, data_dir), 60)
 
 
-# the library is slow to import, and shows its progress on stderr
-SAVE = """
-import io, sys
-import datasets
-from PIL import Image
-from test_data_formats import CLASSES, png
-datasets.disable_progress_bars()
-features = datasets.Features(
-    {"image": datasets.Image(), "label": datasets.ClassLabel(names=CLASSES)}
-)
-def part(numbers):
-    images = [Image.open(io.BytesIO(png(k % 3, k))) for k in numbers]
-    rows = {"image": images, "label": [k % 3 for k in numbers]}
-    return datasets.Dataset.from_dict(rows, features=features)
-splits = {"train": part(range(30)), "test": part(range(30, 42))}
-datasets.DatasetDict(splits).save_to_disk(sys.argv[1])
-"""
-
-
 @pytest.mark.slow
-def test_what_the_library_of_hugging_face_saves_is_read(tmp_path):
-    if importlib.util.find_spec("datasets") is None:
-        pytest.skip("needs the package datasets")
-    folder = tmp_path / "pets"
-    here, tests, root = Path(__file__).parents[:3]
-    paths = os.pathsep.join(map(str, (root / "src", root, tests, here)))
-    environment = {**os.environ, "PYTHONPATH": paths, "HF_HUB_OFFLINE": "1"}
-    environment["HF_HOME"] = str(tmp_path / "home")
-    done = subprocess.run(
-        [sys.executable, "-c", SAVE, str(folder)],
-        capture_output=True, text=True, env=environment, cwd=Path(__file__).parents[1],
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    dataset = data.load(f"hf:{folder}", tmp_path)
+def test_what_the_library_of_hugging_face_saves_is_read(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    datasets = pytest.importorskip("datasets")
+    datasets.disable_progress_bars()
+    features = {"image": datasets.Image(), "label": datasets.ClassLabel(names=CLASSES)}
+
+    def part(numbers):
+        images = [Image.open(io.BytesIO(png(k % 3, k))) for k in numbers]
+        rows = {"image": images, "label": [k % 3 for k in numbers]}
+        return datasets.Dataset.from_dict(rows, features=datasets.Features(features))
+
+    parts = {"train": part(range(30)), "test": part(range(30, 42))}
+    datasets.DatasetDict(parts).save_to_disk(str(tmp_path / "pets"))
+    dataset = data.load(f"hf:{tmp_path / 'pets'}", tmp_path)
     assert dataset.classes == tuple(CLASSES)
     # a validation split is drawn from the training split
     assert split_sizes(dataset) == {"train": 26, "val": 4, "test": 12}
@@ -579,107 +558,70 @@ def test_a_file_that_cannot_be_opened_is_no_duplicate(mine, data_dir, monkeypatc
 # what is refused: folders
 
 
-def broken_images(mine):
-    for file in [*class_folders(mine, {"cat": 3, "dog": 3}).glob("*/*")]:
-        file.write_text("no image")
+def fill(folder, files):
+    """Folders of a number of images, and files: text, bytes, tables, or a pipe for None."""
+    for number, (name, content) in enumerate(files.items()):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, int):
+            path.mkdir()
+            for k in range(content):
+                save(path / f"{k}.png", picture(number % 3, 3, 10 * number + k))
+        elif content is None:
+            os.mkfifo(path)
+        elif isinstance(content, pa.Table):
+            pq.write_table(content, path)
+        else:
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
-def all_of(*makers):
-    return lambda mine: [make(mine) for make in makers]
-
-
-def folders(name, counts=miniatures.COUNTS):
-    return lambda mine: class_folders(mine / name, counts)
-
-
-def empty(name):
-    return lambda mine: (mine / name).mkdir()
-
-
-def stray(mine):
-    save(mine / "stray.png", picture(0, 3, 0))
-
-
-def pipes(mine):
-    pq.write_table(table(30), mine / "train.parquet")
-    os.mkfifo(mine / "train-2.parquet")
-
-
-def piped_state(mine):
-    (mine / "train").mkdir()
-    (mine / "dataset_dict.json").write_text('{"splits": ["train"]}')
-    os.mkfifo(mine / "train" / "state.json")
-
-
-def cut_arrow(mine):
-    save_to_disk(table(30), mine / "train")
-    (mine / "dataset_dict.json").write_text('{"splits": ["train"]}')
-    os.truncate(next((mine / "train").glob("*.arrow")), 100)
-
-
-def no_arrow(mine):
-    cut_arrow(mine)
-    next((mine / "train").glob("*.arrow")).unlink()
-
-
-def saved(text):
-    """What `save_to_disk` says of its splits."""
-    return lambda mine: (mine / "dataset_dict.json").write_text(text)
-
-
-def saved_state(text):
-    """What `save_to_disk` says of its files."""
-    return lambda mine: (mine / "state.json").write_text(text)
-
-
-def other_shards(content):
-    """Tables of a test split unlike that of train."""
-
-    def build(mine):
-        pq.write_table(table(30), mine / "train.parquet")
-        pq.write_table(content, mine / "test.parquet")
-
-    return build
-
-
+PETS = {"cat": 3, "dog": 3}
+TRAIN = {"train/cat": 3, "train/dog": 3}
+SAVED, STATE = '{"splits": ["train"]}', '{"_data_files": [{"filename": "x.arrow"}]}'
 INVALID_FOLDERS = {
-    "splits in a list": (saved("[]"), "dataset_dict.json cannot be read as JSON: expected a JSON"),
-    "a number of splits": (saved('{"splits": 3}'), "has no split train; it has none"),
-    "splits elsewhere": (saved('{"splits": ["../../x"]}'), "split '../../x'; expected train"),
-    "JSON too deep": (saved("[" * 100_000), "dataset_dict.json cannot be read as JSON: it is nes"),
-    "a number of files": (saved_state('{"_data_files": 3}'), "mine is incomplete: expected the A"),
-    "an image column of another name": (
-        other_shards(table(9).rename_columns(["img", "label"])),
-        "test.parquet has no column 'image', unlike the first file|train.parquet has no column 'i",
+    "empty": ({}, "mine: no folders; expected"),
+    "stray image": ({**PETS, "x.png": ""}, "mine: the image x.png is not in a class folder"),
+    "empty class": ({**PETS, "emu": 0}, "mine/emu contains no images"),
+    "beside train": ({**TRAIN, "extra": 0}, "extra next to train"),
+    "two vals": ({**TRAIN, "val/cat": 1, "valid/cat": 1}, "val and valid are both val"),
+    "class not in train": ({**TRAIN, "test/emu": 1}, "class 'emu' has no sample in train"),
+    "one class": ({"cat": 5}, "mine: 1 class; expected two or more"),
+    "no class": ({"train": 0}, "mine/train contains no images; expected"),
+    "one image": ({"cat": 5, "dog": 1}, "'dog' of .*mine has 1 image .* at least 3"),
+    "empty split": ({**TRAIN, "val": 0}, "mine/val contains no images"),
+    "all broken": ({"cat/0.png": "", "dog/0.png": ""}, "mine: none of 2 images can be read"),
+    "a pipe": (
+        {"train.parquet": table(9), "train-2.parquet": None},
+        "train-2.parquet is not a regular file",
     ),
-    "an image column of another type": (
-        other_shards(table(9).set_column(0, "image", [[b"x"] * 9])),
-        "train.parquet: image is of another type than in the first file",
+    "a pipe as JSON": (
+        {"dataset_dict.json": SAVED, "train/state.json": None},
+        "state.json cannot be read.* not a regular file",
     ),
-    "empty": (lambda mine: None, "mine: no folders; expected"),
-    "stray image": (all_of(folders("."), stray), "mine: the image stray.png is not in a class"),
-    "empty class": (all_of(folders("."), empty("emu")), "mine/emu contains no images"),
-    "beside train": (all_of(folders("train"), folders("extra")), "extra next to train"),
-    "two vals": (all_of(*map(folders, ("train", "val", "valid"))), "val and valid are both val"),
-    "class not in train": (
-        all_of(folders("train"), folders("test", {"cat": 1, "emu": 1})),
-        "class 'emu' has no sample in train",
+    "half an Arrow file": ({"state.json": STATE, "x.arrow": "ARROW"}, "x.arrow cannot be read"),
+    "no Arrow file": ({"state.json": STATE}, "mine is incomplete: expected the Arrow files"),
+    "a number of files": ({"state.json": '{"_data_files": 3}'}, "mine is incomplete: expected"),
+    "splits in a list": ({"dataset_dict.json": "[]"}, "read as JSON: expected a JSON object"),
+    "JSON too deep": ({"dataset_dict.json": "[" * 100_000}, "read as JSON: it is nested too deep"),
+    "a number of splits": ({"dataset_dict.json": '{"splits": 3}'}, "no split train; it has none"),
+    "splits elsewhere": (
+        {"dataset_dict.json": '{"splits": ["../../x"]}'},
+        "split '../../x'; expected train",
     ),
-    "one class": (folders(".", {"cat": 5}), "mine: 1 class; expected two or more"),
-    "no class": (empty("train"), "mine/train contains no images; expected"),
-    "one image": (folders(".", {"cat": 5, "dog": 1}), "'dog' of .*mine has 1 image .* at least 3"),
-    "empty split": (all_of(folders("train"), empty("val")), "mine/val contains no images"),
-    "all broken": (broken_images, "mine: none of 6 images can be read"),
-    "a pipe": (pipes, "train-2.parquet is not a regular file"),
-    "a pipe as JSON": (piped_state, "state.json cannot be read.* not a regular file"),
-    "half an Arrow file": (cut_arrow, "arrow cannot be read"),
-    "no Arrow file": (no_arrow, "train is incomplete: expected the Arrow files"),
+    "images of another name": (
+        {"train-0.parquet": table(9), "train-1.parquet": table(9).rename_columns(["img", "label"])},
+        "train-1.parquet has no column 'image', unlike the first file",
+    ),
+    "images of another type": (
+        {"train-0.parquet": table(9), "train-1.parquet": pa.table({"image": [b""], "label": [0]})},
+        "train-1.parquet: image is of another type than in the first file",
+    ),
 }
 
 
-@pytest.mark.parametrize(("make", "message"), INVALID_FOLDERS.values(), ids=INVALID_FOLDERS.keys())
-def test_an_invalid_folder_is_refused(make, message, mine, data_dir):
-    make(mine)
+@pytest.mark.parametrize(("files", "message"), INVALID_FOLDERS.values(), ids=INVALID_FOLDERS.keys())
+def test_an_invalid_folder_is_refused(files, message, mine, data_dir):
+    fill(mine, files)
     refuses(mine, data_dir, message)
 
 

@@ -143,15 +143,16 @@ def number_labels(
         text = table.frame["split"].iat[row]
         problems[row] = f"split {text!r}; expected train, val or test"
     in_train = splits == "train"
-    number: dict[Any, int] = {k: k for k in range(len(classes or ()))}
     if classes is None:
         # all labels are looked at before a missing train is said
         named = in_train if in_train.any() else ~in_train
         names = {name for row in np.flatnonzero(named) for name in found[row]}
         classes = tuple(sorted(names, key=natural_order))
-        number = {name: k for k, name in enumerate(classes)}
         if not several:
             _refuse_numbers(table, classes)
+    number = {name: k for k, name in enumerate(classes)}
+    shown = tuple(map(printable, classes))
+    check_distinct(shown, str(table.path))
     on_problem([f"{table.place(row)}: {why}." for row, why in sorted(problems.items())])
     if not in_train.any():
         raise DataError(f"{table.path}: no row has the split train; expected samples to train on.")
@@ -176,27 +177,40 @@ def number_labels(
     on_problem(
         [
             f"{table.path}: class {name!r} has no sample in train. Every class needs some."
-            for name in dict.fromkeys([*map(str, absent), *empty])
+            for name in dict.fromkeys([*absent, *empty])
         ]
     )
-    classes = tuple(map(printable, classes))
-    check_distinct(classes, str(table.path))
     if len(classes) < 2:
         few = f"{table.path}: {plural(len(classes), 'class', 'classes')}; expected two or more."
         (on_problem if classes else raise_problems)([few])
-    return classes, labels, notes, valid
+    return shown, labels, notes, valid
 
 
 def _read_labels(
     table: SampleTable,
-) -> tuple[tuple[str, ...] | None, list[list[Any]], dict[int, str], bool]:
-    """The classes if they are known, and of every sample its labels: their numbers, or else names.
+) -> tuple[tuple[str, ...] | None, list[list[str]], dict[int, str], bool]:
+    """The classes if they are known, those of every sample, and whether it may have several.
 
-    Also what is wrong with samples whose labels are left empty, and whether one may have several.
+    Also what is wrong with samples that are left without any.
     """
-    column = str(table.labels.columns[0])
-    classes, rows, several = _list_labels(table, column)
-    found: list[list[Any]] = []
+    column, classes = str(table.labels.columns[0]), table.classes
+    values = table.labels.iloc[:, 0].tolist()
+    if table.labels.shape[1] > 1:
+        classes, values = tuple(map(str, table.labels)), table.labels.to_numpy().tolist()
+    elif any(isinstance(value, str) and SEPARATOR in value for value in values):
+        values = [value.split(SEPARATOR) if isinstance(value, str) else value for value in values]
+    rows = [value if isinstance(value, list) else [value] for value in values]
+    several = any(isinstance(value, list) for value in values)
+    plain = all(isinstance(item, int | float) and item in (0, 1) for row in rows for item in row)
+    if several and plain and table.classes is None:
+        sizes = {len(row) for row in rows}
+        if len(sizes) > 1:
+            raise DataError(
+                f"{table.path}: {column} has rows of {min(sizes)} to {max(sizes)} zeros and ones."
+            )
+        classes = classes or tuple(map(str, range(sizes.pop())))
+        rows = [np.flatnonzero(row).tolist() for row in rows]
+    found: list[list[str]] = []
     problems: dict[int, str] = {}
     for row, items in enumerate(rows):
         try:
@@ -207,32 +221,8 @@ def _read_labels(
     return classes, found, problems, several
 
 
-def _list_labels(
-    table: SampleTable, column: str
-) -> tuple[tuple[str, ...] | None, list[list[Any]], bool]:
-    """As `_read_labels`, of the labels as they are in the file."""
-    classes, values = table.classes, table.labels.iloc[:, 0].tolist()
-    if table.labels.shape[1] > 1:
-        classes, values = tuple(map(str, table.labels)), table.labels.to_numpy().tolist()
-    elif any(isinstance(value, str) and SEPARATOR in value for value in values):
-        values = [value.split(SEPARATOR) if isinstance(value, str) else value for value in values]
-    rows = [value if isinstance(value, list) else [value] for value in values]
-    if not any(isinstance(value, list) for value in values):
-        return classes, rows, False
-    plain = all(isinstance(item, int | float) and item in (0, 1) for row in rows for item in row)
-    if table.classes is not None or not plain:
-        return classes, rows, True
-    sizes = {len(row) for row in rows}
-    if len(sizes) > 1:
-        raise DataError(
-            f"{table.path}: {column} has rows of {min(sizes)} to {max(sizes)} zeros and ones."
-        )
-    numbers = tuple(map(str, range(sizes.pop())))
-    return classes or numbers, [np.flatnonzero(row).tolist() for row in rows], True
-
-
-def _class_of(value: Any, classes: Sequence[str] | None, column: str) -> Any:
-    """The name of a class, or its number if the classes have names; raises for anything else."""
+def _class_of(value: Any, classes: Sequence[str] | None, column: str) -> str:
+    """The name of a class, or that of the class with this number; raises for anything else."""
     if isinstance(value, bytes):
         value = os.fsdecode(value)
     if isinstance(value, str):
@@ -251,7 +241,7 @@ def _class_of(value: Any, classes: Sequence[str] | None, column: str) -> Any:
             f"{column} is {value}; expected a class from 0{highest} (-1 often marks samples "
             "without a label: leave them out)"
         )
-    return str(value) if classes is None else value
+    return str(value) if classes is None else classes[value]
 
 
 def _refuse_numbers(table: SampleTable, classes: Sequence[str]) -> None:
