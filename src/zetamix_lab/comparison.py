@@ -19,7 +19,6 @@ from zetamix_lab.metrics import (
     SCALED,
     ChanceLevel,
     Metric,
-    better_than_chance,
     choose_metrics,
     count_right,
     dense_confusion,
@@ -225,8 +224,9 @@ class Comparison:
         chance = guessing(self.primary, self.test_counts, size)
         if chance is None or chance.metric not in self.recorded:
             return None
-        means = self.summary.xs(chance.metric, level="metric")["mean"].tolist()
-        return None if better_than_chance(chance, means) else chance
+        means = self.summary.xs(chance.metric, level="metric")["mean"]
+        # a mean that is not known is not at chance
+        return chance if (means <= chance.highest).all() else None
 
     # training
 

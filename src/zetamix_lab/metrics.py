@@ -1,7 +1,7 @@
 """Classification metrics: how each is computed and printed, its chance level, calibration."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -193,11 +193,6 @@ def guessing(primary: str, counts: Tensor, samples: int | None = None) -> Chance
         # so that their errors may be correlated
         error = float(((total + 1) / (12 * pairs)).sqrt().sum()) / max(1, len(pairs))
     return ChanceLevel(metric, value, value + CHANCE_ERRORS * error + ROUNDING, len(present), total)
-
-
-def better_than_chance(chance: ChanceLevel, means: Sequence[float]) -> bool:
-    """Whether any of the means of the metric is significantly better than guessing."""
-    return any(math.isnan(mean) or mean > chance.highest for mean in means)
 
 
 def resolution(metric: str, counts: Tensor) -> float:

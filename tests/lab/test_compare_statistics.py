@@ -287,7 +287,7 @@ def test_that_no_method_beats_chance_is_the_decision(errors, counts, is_chance):
         assert "Calibration" not in dict(found.pairs)
 
 
-@pytest.mark.parametrize(("auc", "is_chance"), [(0.9, False), (0.51, True)])
+@pytest.mark.parametrize(("auc", "is_chance"), [(0.9, False), (0.51, True), (math.nan, False)])
 def test_for_two_classes_chance_is_judged_by_the_auc(auc, is_chance):
     # no sample of the rare class is predicted
     scores = {"error": 0.09, "balanced_accuracy": 0.5, "auc": auc}

@@ -65,12 +65,10 @@ class RunFolder:
 
     def __init__(self, path: Path, cell: Cell | None = None) -> None:
         self.path, self.cell = path, cell
-        if cell is not None and (path / CELL).exists():
-            self._check_cell(cell)
-
-    def _check_cell(self, cell: Cell) -> None:
-        with _reading(self.path / CELL):
-            old = read_json(self.path / CELL)
+        if cell is None or not (path / CELL).exists():
+            return
+        with _reading(path / CELL):
+            old = read_json(path / CELL)
             there = {**old, **old["recipe"]}
         if there.get("key") != cell.key:
             changed = [
@@ -79,8 +77,7 @@ class RunFolder:
                 if name != "recipe" and there.get(name) != value
             ]
             raise FolderError(
-                f"{self.path} is the folder of another run ({'; '.join(changed)}). Choose another "
-                "--out."
+                f"{path} is the folder of another run ({'; '.join(changed)}). Choose another --out."
             )
 
     def open(self, cell: Cell, epochs: int) -> None:
@@ -222,26 +219,20 @@ class CurveLog(AbstractContextManager["CurveLog"]):
         self.root = root if package else None
         self._logged: dict[Path, int] = {}
         self._writers: dict[Path, Any] = {}
-        self._read_new()
+        self(write=False)
 
     def __exit__(self, *_: object) -> None:
         self()
         for writer in self._writers.values():
             writer.close()
 
-    def __call__(self) -> None:
-        for folder, line in self._read_new():
-            self._write(folder, line)
-
-    def _read_new(self) -> list[tuple[Path, dict[str, Any]]]:
-        """The epochs of each folder since the last call."""
-        lines = []
+    def __call__(self, *, write: bool = True) -> None:
         for path in self.root.rglob(CELL) if self.root else ():
             curve, logged = RunFolder(path.parent).read_curve(), self._logged.get(path.parent, 0)
-            lines += [(path.parent, line) for line in curve[logged:]]
+            for line in curve[logged:] if write else ():
+                self._write(path.parent, line)
             # a resumed run trains epochs after its checkpoint again
             self._logged[path.parent] = max(logged, len(curve))
-        return lines
 
     def _write(self, folder: Path, line: dict[str, Any]) -> None:
         import pandas as pd
