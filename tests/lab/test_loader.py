@@ -28,10 +28,6 @@ def equal(first, second):
     return all(torch.equal(a, b) for batches in pairs for a, b in zip(*batches, strict=True))
 
 
-def labels_in(loader):
-    return [int(label) for _, labels in loader for label in labels]
-
-
 @given(
     count=st.integers(1, 40),
     batch_size=st.integers(1, 50),
@@ -94,6 +90,14 @@ def test_a_seed_fixes_every_epoch_held_or_streamed(augmentation, drop):
     assert torch.equal(torch.get_rng_state(), before)
     size = images().samples.numel()
     assert [Loader(images(), 4, memory=size - k).held for k in range(2)] == [True, False]
+
+
+def test_every_batch_of_every_epoch_is_distorted_in_its_own_way():
+    # the same image eight times, which no flip changes
+    same = (30 * torch.arange(8)).to(torch.uint8).view(1, 1, 8, 1).expand(8, 3, 8, 8)
+    loader = Loader(Split(same, torch.arange(8), 8), 4, augmentation="trivial-augment")
+    batches = [samples for _ in range(2) for samples, _ in loader]
+    assert len({str(samples.tolist()) for samples in batches}) == 4
 
 
 class Counting:
