@@ -214,10 +214,7 @@ def _without_broken(source: Source, scan: Scan) -> Source:
     gone = [name for name, count in zip(source.classes, counts, strict=True) if not count]
     gone += [split for split in source.rows if split not in kept.rows]
     if gone:
-        raise DataError(
-            f"{source.name}: no image of {gone[0]} can be read, so none would be left without "
-            "the broken ones. Replace these files."
-        )
+        raise DataError(f"{source.name}: no image of {gone[0]} can be read. Replace these files.")
     note = f"{plural(len(scan.unreadable), 'unreadable image')} skipped: {scan.unreadable[0]}"
     if len(scan.unreadable) > 1:
         note += f" and {len(scan.unreadable) - 1:,} more (listed by zetamix check)"

@@ -59,9 +59,7 @@ class Split:
     def __getitem__(self, row: int) -> tuple[Tensor, int | Tensor]:
         """One sample and its label, as torch's DataLoader requests them."""
         if not isinstance(row, int):
-            raise TypeError(
-                f"row must be an int, got {type(row).__name__}. Use keep() for several."
-            )
+            raise TypeError(f"row must be an int, got {type(row).__name__}. Use keep() for more.")
         if not -len(self) <= row < len(self):
             raise IndexError(f"row {row} is out of range for a split of {len(self):,} samples.")
         row %= len(self)
@@ -169,9 +167,7 @@ class Dataset:
         duplicates in one split. Samples are not copied until they are used.
         """
         if self.val is not None:
-            raise DataError(
-                f"{self.name} already has a validation split of {len(self.val):,} samples; use it."
-            )
+            raise DataError(f"{self.name} already has a validation split of {len(self.val):,}.")
         if not 0 < fraction < 1:
             raise ValueError(f"fraction must lie between 0 and 1, got {fraction}.")
         labels = strata(self.train.labels)

@@ -328,10 +328,7 @@ def _to_mode(image: Image.Image, mode: str) -> Image.Image:
         # Pillow would clip 16-bit values at 255
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     elif image.mode in ("I", "F") and mode != "F":
-        raise DataError(
-            f"pixels are 32-bit numbers (mode {image.mode}), but other images have 8 bits; "
-            "expected one kind"
-        )
+        raise DataError(f"32-bit numbers (mode {image.mode}), but other images have 8-bit ones")
     elif image.mode == "P" and "transparency" in image.info:
         # Pillow warns on a direct conversion to RGB
         image = image.convert("RGBA")

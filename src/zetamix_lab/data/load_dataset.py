@@ -61,10 +61,7 @@ def load(
     """
     request = resolve(name, data_dir, seed, size, group)
     if skip_broken and not request.own:
-        raise ValueError(
-            f"skip_broken is for your own images only: {request.name} without some images would "
-            "be another dataset. Get its files again."
-        )
+        raise ValueError(f"skip_broken is for your own images only: get {name} again.")
     return request.open() or request.prepare(progress, skip_broken=skip_broken)
 
 
@@ -130,9 +127,7 @@ def resolve(
     if isinstance(path, str):
         if size is not None or group is not None:
             option = "size" if group is None else "group"
-            raise ValueError(
-                f"{option} is for your own data only; {path} is used as it is published."
-            )
+            raise ValueError(f"{option} is for your own data; {path} is used as it is published.")
         settings: dict[str, object] = {"seed": seed} if path == "digits" else {}
 
         def source(progress: Progress | None) -> Source:

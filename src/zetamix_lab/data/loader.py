@@ -208,20 +208,16 @@ class Loader:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         for name in ("seed", "batch_size"):
-            if state[name] != getattr(self, name):
-                raise ValueError(
-                    f"The state is of a loader with {name}={state[name]}, but this one has "
-                    f"{getattr(self, name)}. Create the loader with the same arguments."
-                )
+            own = getattr(self, name)
+            if state[name] != own:
+                raise ValueError(f"The state has {name}={state[name]}, but this one has {own}.")
         self.epoch, self._start = state["epoch"], state["position"]
         self.position = self._start
 
 
 def _check_split(split: Labelled, augmentation: str) -> None:
     if not hasattr(split, "samples"):
-        raise TypeError(
-            f"Loader expects a split such as dataset.train, got {type(split).__name__}."
-        )
+        raise TypeError(f"Expected a split such as dataset.train, got {type(split).__name__}.")
     check_choice("augmentation", augmentation, tuple(AUGMENTATIONS))
     if split.samples.ndim != 4 and augmentation != "none":
         raise ValueError(

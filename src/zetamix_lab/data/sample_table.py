@@ -346,9 +346,7 @@ def _prepare_arrays(
     shape, dtype = table.arrays[0].shape[1:], str(table.arrays[0].dtype)
     if len(shape) == 1:
         if size is not None:
-            raise DataError(
-                f"{table.path} contains points of {shape[0]} coordinates; size is for images."
-            )
+            raise DataError(f"{table.path}: points of {shape[0]} coordinates; size is for images.")
         return shape, dtype, f"points of {shape[0]} coordinates", read_arrays(table.arrays)
     if size is None:
         return shape, dtype, "images not resized", read_arrays(table.arrays)

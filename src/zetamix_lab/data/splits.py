@@ -6,6 +6,7 @@ up) are for validation, the rest for testing. It gives the paper's sizes of all 
 PH2 and MED-NODE the test counts of each class, which follow from the printed metrics.
 """
 
+import os
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
@@ -195,7 +196,7 @@ def content_keys(images: Sequence[Path | bytes]) -> list[Hashable]:
     """Keys that are equal for the same bytes; of files only those of one size are read."""
     sizes = [
         # a pipe would block
-        image.stat().st_size if isinstance(image, Path) and image.is_file() else None
+        os.path.getsize(image) if isinstance(image, Path) and os.path.isfile(image) else None
         for image in images
     ]
     counts = Counter(sizes)

@@ -15,6 +15,7 @@ import pandas as pd
 from zetamix_lab.atomic_io import read_json
 from zetamix_lab.data.errors import DataError
 from zetamix_lab.data.sample_table import SPLIT_NAMES, SampleTable, from_cells
+from zetamix_lab.text import reason
 
 SUFFIXES = (".parquet", ".arrow")
 BINARY = ("binary", "large_binary")
@@ -129,9 +130,7 @@ def _open(file: Path) -> Any:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ModuleNotFoundError:
-        raise DataError(
-            f"{file} needs pyarrow. Install it with: pip install 'zetamix[parquet]'"
-        ) from None
+        raise DataError(f"{file} needs pyarrow: pip install 'zetamix[parquet]'") from None
     try:
         if file.suffix == ".parquet":
             table = pq.ParquetFile(file).read()
@@ -210,4 +209,4 @@ def _read_json(file: Path) -> dict[str, Any]:
     try:
         return read_json(file)
     except (OSError, ValueError) as error:
-        raise DataError(f"{file} cannot be read as JSON: {error}.") from None
+        raise DataError(f"{file} cannot be read as JSON: {reason(error)}.") from None
