@@ -214,13 +214,13 @@ def from_tensors(
         count = splits["train"][1].shape[1] if matrix else highest + 1
         classes = [str(index) for index in range(count)]
     check_distinct(classes, name)
+    made, hashes = {}, {}
     for split, (samples, labels) in splits.items():
         _check_labels(split, samples, labels, len(classes))
-    made = {
-        split: Split(samples, labels.float() if labels.ndim == 2 else labels.long(), len(classes))
-        for split, (samples, labels) in splits.items()
-    }
-    hashes = {key: [_sha256(split.pool), _sha256(split.labels)] for key, split in made.items()}
+        typed = labels.float() if labels.ndim == 2 else labels.long()
+        made[split] = Split(samples, typed, len(classes))
+        parts = [part.cpu().contiguous().numpy().data for part in (samples, typed)]
+        hashes[split] = [hashlib.sha256(part).hexdigest() for part in parts]
     return Dataset(
         name=name,
         classes=tuple(classes),
@@ -248,10 +248,6 @@ def fingerprint(classes: Sequence[str], hashes: Mapping[str, Sequence[str]]) -> 
     """One hash of a dataset, from its classes and the hashes of each split's samples and labels."""
     ordered = [[split, *hashes[split]] for split in SPLITS if split in hashes]
     return hash_json([list(classes), ordered])[:16]
-
-
-def _sha256(tensor: Tensor) -> str:
-    return hashlib.sha256(tensor.cpu().contiguous().numpy().data).hexdigest()
 
 
 def _subset_size(size: int | float, available: int, classes: int) -> int:

@@ -10,7 +10,6 @@ from zetamix_lab.data.source import Block, Progress, Source, digest
 from zetamix_lab.text import plural
 
 KEEP_ONE = "Keep one sample of each group."
-REGROUP = "Move each group into one split, or remove the splits: they are then created by group."
 # notes that begin like this make scores doubtful: reports repeat them next to the verdict
 CAUTIONS = (
     "Duplicates across splits",
@@ -181,7 +180,7 @@ def describe_doubts(
         doubts[
             f"Groups across splits: {plural(len(shared), 'group')} in more than one split, so "
             "scores are measured partly on patients or lesions that were seen in training"
-        ] = REGROUP
+        ] = "Move each into one split, or remove the splits: they are then created by group."
     return doubts
 
 

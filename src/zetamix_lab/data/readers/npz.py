@@ -16,9 +16,8 @@ from zetamix_lab.text import printable, reason
 
 LAYOUT = (
     "expected the MedMNIST layout: train_images [n, h, w] or [n, h, w, 3], uint8 or floating point "
-    "(points: [n, d]), and train_labels [n], integers, or [n, k], zeros and ones; optionally the "
-    "same as val_… and test_…, and classes with their names. Other names for them are x_train and "
-    "y_train, or data and target"
+    "(points: [n, d]), and train_labels [n], integers, or [n, k], zeros and ones; optionally val_… "
+    "and test_…, and classes with their names. Also x_train and y_train, or data and target"
 )
 # other names of images and labels, in names such as x_train, train_data or labels
 KINDS = {
