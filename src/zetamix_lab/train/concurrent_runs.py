@@ -2,13 +2,12 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import torch
 
 from zetamix_lab.data.errors import DataError
 from zetamix_lab.provenance import FileChangedError
-from zetamix_lab.train.run import Run
+from zetamix_lab.train.run import Line, Run
 from zetamix_lab.train.run_folder import FolderError
 from zetamix_lab.train.stop import Stopped
 from zetamix_lab.train.trainer import NonFiniteLossError
@@ -37,7 +36,7 @@ def train(
     runs: Sequence[Run],
     *,
     jobs: int = 1,
-    watch: Callable[[Run, dict[str, Any]], None] = lambda run, line: None,
+    watch: Callable[[Run, Line], None] = lambda run, line: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[Run, str]:
     """Train all runs, up to `jobs` of them side by side; returns why a run has no record.
@@ -55,7 +54,7 @@ def train(
         if run.record is not None:
             run.folder.clean_up()
     waiting = [run for run in runs if run.record is None]
-    active: dict[Run, Iterator[dict[str, Any]]] = {}
+    active: dict[Run, Iterator[Line]] = {}
     failures: dict[Run, str] = {}
     stopped = False
     try:
@@ -86,9 +85,7 @@ def train(
     return failures
 
 
-def _advance(
-    run: Run, active: dict[Run, Iterator[dict[str, Any]]], failures: dict[Run, str]
-) -> dict[str, Any] | None:
+def _advance(run: Run, active: dict[Run, Iterator[Line]], failures: dict[Run, str]) -> Line | None:
     """Advance a run by a few steps; remove it from the active runs if it ends or fails."""
     # removed first: a run interrupted within a step must keep its last checkpoint
     steps, line = active.pop(run), None

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -29,6 +29,8 @@ CHUNK_STEPS = 16
 # would have nothing queued while the host launches steps of the others, 0.2 to 0.4 ms each; three
 # chunks are 48 steps, and an H200 queues 53 to 55 captured steps before a launch blocks the host
 CHUNKS_AHEAD = 2
+# the metrics of an epoch that has just ended; within an epoch it is empty
+Line: TypeAlias = dict[str, Any]
 
 
 def make_cell(dataset: Dataset, method: Method, recipe: Recipe, seed: int) -> Cell:
@@ -92,7 +94,8 @@ class Run:
         self.record = self.folder.read_record()
         self.trainer: Trainer | None = None
         self.best: dict[str, float] | None = None
-        self.seconds = 0.0
+        self.began = 0.0
+        """When it was started, by `time.perf_counter`, less the seconds of earlier sessions."""
         self.timer = StepTimer(self.device)
         self.concurrent = 1
         """The largest number of runs that were trained on the device at once, this one included."""
@@ -105,18 +108,16 @@ class Run:
         trainer = self.trainer
         return trainer.epoch + trainer.step_in_epoch / trainer.steps_per_epoch if trainer else 0.0
 
-    def advance(self, stop: Callable[[], bool] = lambda: False) -> Iterator[dict[str, Any]]:
+    def advance(self, stop: Callable[[], bool] = lambda: False) -> Iterator[Line]:
         """Train to the end, yielding control after every few steps.
 
-        Yields the metrics of an epoch that has just ended, and within an epoch an empty dict.
         Between two yields `save` writes a checkpoint, and closing the iterator ends the run early.
         An evaluation raises `Stopped` once `stop`, called between two batches, returns True; when
         the run is resumed, the evaluation starts again.
         """
         trainer = self.start()
         trainer.stop = stop
-        saved = time.perf_counter()
-        began, take_step = saved - self.seconds, None
+        saved, take_step = time.perf_counter(), None
         try:
             while trainer.epoch < self.recipe.epochs:
                 mixing = trainer.mixing
@@ -126,14 +127,10 @@ class Run:
                         take_step = None
                     if take_step is None and trainer.step_in_epoch < trainer.steps_per_epoch:
                         take_step = CapturedStep(trainer) if self.graph else trainer.step
-                for _ in self._epoch(trainer, take_step):
-                    self.seconds = time.perf_counter() - began
-                    yield {}
+                yield from self._epoch(trainer, take_step)
                 with self._on_stream(take_step):
                     line = self._close_epoch(trainer)
-                    now = time.perf_counter()
-                    self.seconds = now - began
-                    if now - saved > self.save_every:
+                    if time.perf_counter() - saved > self.save_every:
                         # waits for the steps of this run only, not for those of other runs
                         self.save(synchronize=False)
                         saved = time.perf_counter()
@@ -144,7 +141,7 @@ class Run:
         with self._on_stream(take_step):
             self._finish(trainer)
 
-    def _epoch(self, trainer: Trainer, take_step: Callable[[], None] | None) -> Iterator[None]:
+    def _epoch(self, trainer: Trainer, take_step: Callable[[], None] | None) -> Iterator[Line]:
         """Launch the remaining steps of an epoch in chunks, and wait until they are completed.
 
         Nothing remains for a run that was stopped after the last step of an epoch.
@@ -156,11 +153,11 @@ class Run:
             with self._on_stream(take_step), self.timer.chunk(chunk):
                 for _ in range(chunk):
                     take_step()
-            yield
+            yield {}
         # the host can launch steps of other runs in the meantime
         while self.timer.sharing > 1 and not self.timer.is_done():
             self.waiting = True
-            yield
+            yield {}
         self.waiting = False
         self.timer.finish()
 
@@ -172,6 +169,7 @@ class Run:
 
     def start(self) -> Trainer:
         """Build the trainer, and load the checkpoint if there is one."""
+        self.began = time.perf_counter()
         with self._on_stream(None):
             self.trainer = trainer = Trainer(
                 self.dataset,
@@ -191,7 +189,7 @@ class Run:
                     )
                 trainer.load_state_dict(state["trainer"])
                 self.best = state["best"]
-                self.seconds = state["seconds"]
+                self.began -= state["seconds"]
                 self.timer.seconds, self.timer.steps = state["step_seconds"], state["steps_timed"]
                 self.concurrent = max(self.concurrent, state["concurrent"])
         self.folder.open(self.cell, trainer.epoch)
@@ -214,23 +212,23 @@ class Run:
                 "device": self.device.type,
                 "trainer": self.trainer.state_dict(),
                 "best": self.best,
-                "seconds": self.seconds,
+                "seconds": time.perf_counter() - self.began,
                 "step_seconds": self.timer.seconds,
                 "steps_timed": self.timer.steps,
                 "concurrent": self.concurrent,
             }
             self.folder.save_checkpoint(state)
 
-    def _close_epoch(self, trainer: Trainer) -> dict[str, Any]:
+    def _close_epoch(self, trainer: Trainer) -> Line:
         epoch = trainer.epoch + 1
-        line: dict[str, Any] = {"epoch": epoch, "lr": self.recipe.rate(trainer.epoch)}
+        line: Line = {"epoch": epoch, "lr": self.recipe.rate(trainer.epoch)}
         line |= trainer.epoch_metrics()
         left = self.recipe.epochs - epoch
         if left < self.recipe.last_epochs or epoch % self.recipe.evaluate_every == 0:
             line |= self._evaluate(trainer, epoch)
         # after the evaluation: a run stopped during it has a checkpoint of the last step
         trainer.finish_epoch()
-        line["seconds"] = round(self.seconds, 3)
+        line["seconds"] = round(time.perf_counter() - self.began, 3)
         self.folder.add_epoch(line)
         return line
 
@@ -270,7 +268,7 @@ class Run:
             best=self.best,
             confusion=count_confusion(logits, labels),
             test_size=len(labels),
-            wall_s=round(self.seconds, 2),
+            wall_s=round(time.perf_counter() - self.began, 2),
             step_ms=round(1000 * self.timer.seconds / max(1, self.timer.steps), 4),
             machine=machine_info(self.device),
             parameters=sum(part.numel() for part in trainer.model.parameters()),
