@@ -4,10 +4,9 @@ import re
 from dataclasses import replace
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
-from miniatures import picture, refuses, save, split_sizes, write_csv
-from test_data_formats import table
+from miniatures import picture, refuses, split_sizes
+from test_data_formats import csv_of, fill, table
 
 from zetamix_lab import data
 from zetamix_lab.data.groups import suggest_column, suggest_pattern
@@ -18,46 +17,33 @@ SHARES = (0.7, 0.1, 0.2)
 PATIENT = re.compile(r"(p\d+)_")
 
 
-def patients(folder, count=24, images=3, layout="{label}/p{patient:02}_{image}.png"):
-    """Images of patients of two classes; the green of an image is 37 times its number."""
-    for patient in range(count):
-        for image in range(images):
-            name = layout.format(label="ab"[patient % 2], patient=patient, image=image)
-            save(folder / name, picture(0, 2, 3 * patient + image))
-    return folder
+def patients(folder="mine", count=24, images=3):
+    """Images of patients of two classes, three numbers each; the green is 37 times the number."""
+    return {
+        f"{folder}/{'ab'[patient % 2]}/p{patient:02}_{image}.png": picture(
+            0, 2, 3 * patient + image
+        )
+        for patient in range(count)
+        for image in range(images)
+    }
 
 
-def as_csv(folder, column="Patient_ID"):
-    files = sorted(patients(folder / "mine").rglob("*.png"))
-    rows = [[f.relative_to(folder), f.parent.name, f.name[:3]] for f in files]
-    return write_csv(folder / "mine.csv", [["file", "label", column], *rows])
-
-
-def as_parquet(folder):
-    pq.write_table(table(72, owner=[k // 3 for k in range(72)]), folder / "pets.parquet")
-    return folder / "pets.parquet"
-
-
-def as_npz(folder):
-    images, owners = np.stack([picture(0, 2, k) for k in range(72)]), np.arange(72) // 3
-    arrays = {"train_images": images, "train_labels": owners % 2, "train_patient": owners}
-    np.savez(folder / "own.npz", **arrays)
-    return folder / "own.npz"
-
-
-def as_folder(folder):
-    return patients(folder / "mine")
-
-
-# how 24 patients with three images each are written and grouped; a wrong group, and its message
+OWNERS = np.arange(72) // 3
+ROWS = [[file, file.split("/")[1], file.split("/")[2][:3]] for file in patients()]
+CSV = {**patients(), "mine.csv": csv_of(["file", "label", "Patient_ID"], *ROWS)}
+PARQUET = {"pets.parquet": table(72, owner=OWNERS)}
+IMAGES = np.stack(list(patients().values()))
+ARRAYS = {"train_images": IMAGES, "train_labels": OWNERS % 2, "train_patient": OWNERS}
+NPZ = {"own.npz": ARRAYS}
+# files of 24 patients with three images each, and how they are grouped; a wrong group, its message
 FORMS = [
-    (as_folder, PATIENT, "patient", "a folder and has no column 'patient'"),
-    (as_folder, PATIENT, re.compile("x"), "matches nothing in a/p00_0.png .and 71 more"),
-    (as_csv, "Patient_ID", "lesion", "no column 'lesion'; it has file, label"),
-    (as_parquet, "Owner", "x", "no column 'x'; it has label, owner"),
-    (as_parquet, re.compile(r"(\d+)_"), re.compile("x"), "matches nothing"),
-    (as_npz, "patient", "lesion", "no array train_lesion"),
-    (as_npz, "patient", PATIENT, "has no file names"),
+    ("mine", patients(), PATIENT, "patient", "a folder and has no column 'patient'"),
+    ("mine", patients(), PATIENT, re.compile("x"), "matches nothing in a/p00_0.png .and 71 more"),
+    ("mine.csv", CSV, "Patient_ID", "lesion", "no column 'lesion'; it has file, label"),
+    ("pets.parquet", PARQUET, "Owner", "x", "no column 'x'; it has label, owner"),
+    ("pets.parquet", PARQUET, re.compile(r"(\d+)_"), re.compile("x"), "matches nothing"),
+    ("own.npz", NPZ, "patient", "lesion", "no array train_lesion"),
+    ("own.npz", NPZ, "patient", PATIENT, "has no file names"),
 ]
 
 
@@ -69,9 +55,10 @@ def apart(dataset):
     return sum(map(len, sets)) == len(set.union(*sets)) == 24
 
 
-@pytest.mark.parametrize(("make", "group", "wrong", "message"), FORMS)
-def test_created_splits_keep_patients_together(make, group, wrong, message, tmp_path):
-    path = make(tmp_path)
+@pytest.mark.parametrize(("name", "files", "group", "wrong", "message"), FORMS)
+def test_created_splits_keep_patients_together(name, files, group, wrong, message, tmp_path):
+    fill(tmp_path, files)
+    path = tmp_path / name
     assert not apart(data.load(path, tmp_path))
     dataset, other = (data.load(path, tmp_path, seed=seed, group=group) for seed in range(2))
     assert apart(dataset)
@@ -97,9 +84,9 @@ def test_duplicates_merge_their_groups():
 
 
 def test_given_splits_are_checked(tmp_path):
-    folder = patients(tmp_path / "mine", layout="train/{label}/p{patient:02}_{image}.png")
-    patients(tmp_path / "mine", 4, 1, layout="test/{label}/p{patient:02}_9.png")
-    save(folder / "test" / "a" / "p90_0.png", picture(1, 2, 200))
+    folder = tmp_path / "mine"
+    fill(folder, {**patients("train"), "test/a/p90_0.png": picture(1, 2, 200)})
+    fill(folder, {f"test/{'ab'[k % 2]}/p{k:02}_9.png": picture(0, 2, 3 * k) for k in range(4)})
     report = data.check(folder, tmp_path, group=PATIENT)
     assert [group.name for group in report.shared_groups] == ["p00", "p01", "p02", "p03"]
     assert dict(report.shared_groups[0].samples)["test"] == 1
@@ -111,21 +98,21 @@ def test_given_splits_are_checked(tmp_path):
 
 
 def test_too_few_groups_are_an_error(tmp_path):
-    folder = patients(tmp_path / "mine", 6)
+    fill(tmp_path, {**patients(count=6), **patients("many", 30)})
+    folder, many = tmp_path / "mine", tmp_path / "many"
     refuses(folder, tmp_path, "6 groups .* needs at least 10", group=PATIENT)
     assert "needs at least 10" in data.check(folder, tmp_path, group=PATIENT).problems[0]
-    many = patients(tmp_path / "many", 30)
-    for patient in range(2):
-        save(many / "c" / f"p{90 + patient}_0.png", picture(1, 2, 90 + patient))
+    fill(many, {f"c/p{k}_0.png": picture(1, 2, k) for k in (90, 91)})
     refuses(many, tmp_path, "Class 'c' .* has 2 groups to split", group=PATIENT)
 
 
 def test_what_looks_like_a_patient_is_named_with_the_option(tmp_path):
-    (note,) = data.check(as_folder(tmp_path), tmp_path).notes[:1]
+    fill(tmp_path, {**CSV, "mine.csv": CSV["mine.csv"].replace("Patient_ID", "Subject ID")})
+    note = data.check(tmp_path / "mine", tmp_path).notes[0]
     assert note.startswith("paths such as a/p00_0.png look like those of patients or lesions: ")
     assert "--group '(p[0-9]+)'" in note
     assert apart(data.load(tmp_path / "mine", tmp_path, group=re.compile("(p[0-9]+)")))
-    notes = data.check(as_csv(tmp_path, "Subject ID"), tmp_path).notes
+    notes = data.check(tmp_path / "mine.csv", tmp_path).notes
     assert any(note.startswith("the column subject id looks like patients") for note in notes)
     # names of classes, and numbers that do not repeat, are no patients
     assert suggest_pattern(["case1/a.png", "case1/b.png", "case2/c.png"], 2) == ()
