@@ -182,24 +182,6 @@ def test_a_block_has_its_samples_and_the_reasons_of_the_others(tmp_path):
     assert len(set(block.keys)) == 3
 
 
-@pytest.mark.parametrize("count", [0, 1, 4, 9, 10, 37])
-def test_results_come_in_the_order_of_the_items(count):
-    blocks = list(image_files.map_parallel(lambda item: 2 * item, list(range(count)), 10))
-    assert [first for first, _ in blocks] == list(range(0, count, 10))
-    assert [result for _, some in blocks for result in some] == list(range(0, 2 * count, 2))
-
-
-def test_threads_go_on_while_the_caller_handles_a_block():
-    done, end = set(), time.monotonic() + 20
-    blocks = image_files.map_parallel(done.add, list(range(50)), 10)
-    next(blocks)
-    while len(done) < 20 and time.monotonic() < end:
-        time.sleep(0.01)
-    # and not without end: blocks that nobody has asked for take memory
-    assert 20 <= len(done) <= 10 * (1 + image_files.AHEAD)
-    blocks.close()
-
-
 def test_work_that_is_not_wanted_any_more_is_dropped():
     done = []
 
