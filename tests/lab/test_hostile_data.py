@@ -19,8 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fuzz import count
-from miniatures import class_folders, refuses, write_npz
-from PIL import Image
+from miniatures import class_folders, refuses, save, write_csv, write_npz
 from processes import zetamix
 
 from paper.datasets.files import unpack
@@ -76,12 +75,11 @@ NAMES = {
 
 def with_classes(folder, *names):
     """A folder of images with these classes too."""
+    class_folders(folder)
     for name in names:
-        other = os.fsencode(class_folders(folder)) + b"/" + name
-        os.makedirs(other)
+        other = Path(os.fsdecode(os.fsencode(folder) + b"/" + name))
         for k in range(6):
-            image = Image.fromarray(np.full((24, 30, 3), 30 * k, np.uint8))
-            image.save(os.fsdecode(other + b"/%d.png" % k))
+            save(other / f"{k}.png", np.full((24, 30, 3), 30 * k, np.uint8))
     return folder
 
 
@@ -287,9 +285,8 @@ def test_damaged_files_of_a_dataset(kind, tmp_path, fuzz_seed):
     if kind == "npz":
         write_npz(good / "x.npz", {"train": [5, 5]}, (1, 8, 8))
     if kind == "csv":
-        files = sorted(good.rglob("*/*.*"))
-        lines = [f"{file.relative_to(good)},{file.parent.name}\n" for file in files]
-        (good / "x.csv").write_text("file,label\n" + "".join(lines))
+        rows = [[file.relative_to(good), file.parent.name] for file in sorted(good.rglob("*/*.*"))]
+        write_csv(good / "x.csv", [["file", "label"], *rows])
     for attempt in range(5):
         bad = tmp_path / f"bad{attempt}"
         shutil.copytree(good, bad)
