@@ -364,11 +364,9 @@ def test_all_images_get_one_size(sides, size, shape, mine, data_dir):
 
 
 def test_grey_images_have_one_channel_unless_one_has_colour(mine, data_dir):
-    for name in miniatures.COUNTS:
-        for k in range(3):
-            save(mine / name / f"{k}.png", np.full((8, 8), k, np.uint8))
+    fill(mine, {f"{'ab'[k % 2]}/{k}.png": np.full((8, 8), k, np.uint8) for k in range(6)})
     assert data.load(mine, data_dir).shape == (1, 8, 8)
-    save(mine / "cat" / "0.png", picture(0, 3, 0, (8, 8)))
+    fill(mine, {"a/0.png": picture(0, 3, 0, (8, 8))})
     assert data.load(mine, data_dir).shape == (3, 8, 8)
 
 
@@ -392,12 +390,9 @@ def test_seeds_and_sizes_are_prepared_separately(mine, data_dir):
 
 def test_nested_folders_links_and_other_files(mine, data_dir, tmp_path):
     class_folders(mine)
-    save(mine / "cat" / "deep" / "er" / "9.png", picture(0, 3, 99))
-    (mine / "cat" / "notes.txt").write_text("which cats")
-    (mine / "readme.md").write_text("")
-    for hidden in (".DS_Store", "cat/.hidden.png", "cat/__MACOSX/0.png", ".git/0.png"):
-        (mine / hidden).parent.mkdir(exist_ok=True)
-        (mine / hidden).write_text("")
+    fill(mine, {"cat/deep/er/9.png": picture(0, 3, 99), "cat/notes.txt": "", "readme.md": ""})
+    hidden = (".DS_Store", "cat/.hidden.png", "cat/__MACOSX/0.png", ".git/0.png")
+    fill(mine, dict.fromkeys(hidden, ""))
     # a class may be a link to another folder
     shutil.move(mine / "owl", tmp_path / "owls")
     (mine / "owl").symlink_to(tmp_path / "owls")
