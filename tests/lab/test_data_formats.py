@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import zipfile
+from pathlib import Path
 
 import miniatures
 import numpy as np
@@ -474,6 +475,16 @@ def test_a_class_of_few_distinct_images_does_not_separate_others(mine, data_dir)
     report = data.check(mine, data_dir)
     assert report.leaks == 2
     assert {sample.label for group in report.duplicates for sample in group} == {"owl"}
+
+
+def test_a_file_that_cannot_be_opened_is_no_duplicate(mine, data_dir, monkeypatch):
+    def deny(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    class_folders(mine, {"cat": 4, "dog": 4})
+    monkeypatch.setattr(Path, "read_bytes", deny)
+    # all have one size, so the content of all is compared
+    assert sum(data.check(mine, data_dir).sizes.values()) == 8
 
 
 # what is refused

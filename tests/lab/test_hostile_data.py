@@ -40,8 +40,6 @@ def bind(path):
 
 # what is at cat/x.png in a folder of images
 IMAGES = {
-    "nothing": b"",
-    "text": b"hello, I am no image",
     "EPS": EPS,
     "EPS of DOS": b"\xc5\xd0\xd3\xc6" + struct.pack("<IIIIIIH", 32, len(EPS), 0, 0, 0, 0, 0) + EPS,
     "SVG": b'<svg xmlns="http://www.w3.org/2000/svg"><image href="/etc/passwd"/></svg>',
