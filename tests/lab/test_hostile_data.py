@@ -4,7 +4,6 @@ import io
 import json
 import os
 import random
-import shutil
 import signal
 import socket
 import struct
@@ -19,8 +18,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fuzz import count
-from miniatures import class_folders, refuses, save, write_csv, write_npz
+from miniatures import class_folders, refuses, save
 from processes import zetamix
+from test_data_formats import FORMATS, fill
 
 from paper.datasets.files import unpack
 from zetamix_lab import data
@@ -267,23 +267,15 @@ def test_names_that_are_not_text_are_printed(tmp_path):
 
 
 @pytest.mark.fuzz
-@pytest.mark.parametrize("kind", ["folder", "npz", "csv"])
+@pytest.mark.parametrize("kind", ["folder", "CSV", "npz"])
 def test_damaged_files_of_a_dataset(kind, tmp_path, fuzz_seed):
     """Random bytes are changed in files that were good."""
     dice = random.Random(fuzz_seed)
-    good = class_folders(tmp_path / "good")
-    for index, image in enumerate(sorted(good.rglob("*.*"))):
-        image.rename(image.with_suffix((".png", ".jpg", ".tif")[index % 3]))
-    if kind == "npz":
-        write_npz(good / "x.npz", {"train": [5, 5]}, (1, 8, 8))
-    if kind == "csv":
-        rows = [[file.relative_to(good), file.parent.name] for file in sorted(good.rglob("*/*.*"))]
-        write_csv(good / "x.csv", [["file", "label"], *rows])
+    name, good = FORMATS[kind]
     for attempt in range(5):
-        bad = tmp_path / f"bad{attempt}"
-        shutil.copytree(good, bad)
-        path = bad if kind == "folder" else bad / f"x.{kind}"
-        files = sorted(bad.rglob("*/*.*")) if kind == "folder" else [path]
+        path = tmp_path / f"bad{attempt}" / name
+        fill(path.parent, good)
+        files = [path] if path.is_file() else sorted(path.rglob("*.*"))
         for file in dice.sample(files, min(3, len(files))):
             content = bytearray(file.read_bytes())
             for _ in range(dice.randint(1, 8)):
