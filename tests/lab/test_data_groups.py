@@ -4,13 +4,12 @@ import re
 from dataclasses import replace
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
-from miniatures import picture, refuses, save, split_sizes, write_csv
-from test_data_formats import table
+from miniatures import picture, refuses, split_sizes
+from test_data_formats import csv_of, fill, table
 
 from zetamix_lab import data
-from zetamix_lab.data.groups import merge_groups, suggest_column, suggest_pattern
+from zetamix_lab.data.groups import suggest_column, suggest_pattern
 from zetamix_lab.data.source import array_source
 from zetamix_lab.data.splits import complete_splits
 
@@ -18,72 +17,58 @@ SHARES = (0.7, 0.1, 0.2)
 PATIENT = re.compile(r"(p\d+)_")
 
 
-def patients(folder, count=24, images=3, layout="{label}/p{patient:02}_{image}.png"):
-    """Images of patients of two classes; the grey level of an image tells its patient."""
-    for patient in range(count):
-        for image in range(images):
-            name = layout.format(label="ab"[patient % 2], patient=patient, image=image)
-            save(folder / name, picture(0, 2, 3 * patient + image))
-    return folder
+def patients(folder="mine", count=24, images=3):
+    """Images of patients of two classes, three numbers each; the green is 37 times the number."""
+    return {
+        f"{folder}/{'ab'[patient % 2]}/p{patient:02}_{image}.png": picture(
+            0, 2, 3 * patient + image
+        )
+        for patient in range(count)
+        for image in range(images)
+    }
 
 
-def patients_of(split):
-    return {re.search(PATIENT, name)[1] for name in split.names()}
+OWNERS = np.arange(72) // 3
+ROWS = [[file, file.split("/")[1], file.split("/")[2][:3]] for file in patients()]
+CSV = {**patients(), "mine.csv": csv_of(["file", "label", "Patient_ID"], *ROWS)}
+PARQUET = {"pets.parquet": table(72, owner=OWNERS)}
+IMAGES = np.stack(list(patients().values()))
+ARRAYS = {"train_images": IMAGES, "train_labels": OWNERS % 2, "train_patient": OWNERS}
+NPZ = {"own.npz": ARRAYS}
+# files of 24 patients with three images each, and how they are grouped; a wrong group, its message
+FORMS = [
+    ("mine", patients(), PATIENT, "patient", "a folder and has no column 'patient'"),
+    ("mine", patients(), PATIENT, re.compile("x"), "matches nothing in a/p00_0.png .and 71 more"),
+    ("mine.csv", CSV, "Patient_ID", "lesion", "no column 'lesion'; it has file, label"),
+    ("pets.parquet", PARQUET, "Owner", "x", "no column 'x'; it has label, owner"),
+    ("pets.parquet", PARQUET, re.compile(r"(\d+)_"), re.compile("x"), "matches nothing"),
+    ("own.npz", NPZ, "patient", "lesion", "no array train_lesion"),
+    ("own.npz", NPZ, "patient", PATIENT, "has no file names"),
+]
 
 
 def apart(dataset):
     """Whether no patient is in two splits, and all 24 are there."""
-    sets = [patients_of(split) for split in dataset.splits.values()]
+    # 173 times 37 is 1, modulo 256
+    images = [(173 * split.samples[:, 1, 0, 0].long() % 256) for split in dataset.splits.values()]
+    sets = [set((numbers // 3).tolist()) for numbers in images]
     return sum(map(len, sets)) == len(set.union(*sets)) == 24
 
 
-def test_created_splits_keep_patients_together(tmp_path):
-    folder = patients(tmp_path / "mine")
-    assert not apart(data.load(folder, tmp_path))
-    dataset = data.load(folder, tmp_path, group=PATIENT)
+@pytest.mark.parametrize(("name", "files", "group", "wrong", "message"), FORMS)
+def test_created_splits_keep_patients_together(name, files, group, wrong, message, tmp_path):
+    fill(tmp_path, files)
+    path = tmp_path / name
+    assert not apart(data.load(path, tmp_path))
+    dataset, other = (data.load(path, tmp_path, seed=seed, group=group) for seed in range(2))
     assert apart(dataset)
+    assert apart(other)
     sizes = split_sizes(dataset)
-    assert sum(sizes.values()) == 72
-    assert all(
-        abs(sizes[name] - share * 72) <= 6 for name, share in zip(sizes, SHARES, strict=True)
-    )
+    assert list(sizes.values()) == pytest.approx([72 * share for share in SHARES], abs=6)
     assert all((split.counts() > 0).all() for split in dataset.splits.values())
     assert "24 groups" in dataset.notes[0]
-    other = data.load(folder, tmp_path, seed=1, group=PATIENT)
-    assert apart(other)
-    assert patients_of(other.test) != patients_of(dataset.test)
-
-
-def test_a_column_of_a_table(tmp_path):
-    patients(tmp_path / "mine")
-    files = sorted((tmp_path / "mine").rglob("*.png"))
-    rows = [[f.relative_to(tmp_path), f.parent.name, f.name[:3]] for f in files]
-    table = write_csv(tmp_path / "mine.csv", [["file", "label", "Patient_ID"], *rows])
-    assert apart(data.load(table, tmp_path, group="Patient_ID"))
-    refuses(table, tmp_path / "other", "no column 'lesion'; it has file, label", group="lesion")
-
-
-@pytest.mark.parametrize("group", ["Owner", re.compile(r"(\d+)_")])
-def test_groups_of_a_table(group, tmp_path):
-    path = tmp_path / "pets.parquet"
-    pq.write_table(table(90, owner=[k // 3 for k in range(90)]), path)
-    dataset = data.load(path, tmp_path, group=group)
-    sets = [{name.split("_")[0] for name in split.names()} for split in dataset.splits.values()]
-    assert sum(map(len, sets)) == len(set.union(*sets)) == 30
-    refuses(path, tmp_path / "other", "no column 'x'; it has label, owner", group="x")
-
-
-def test_an_array_of_an_npz(tmp_path):
-    images = np.random.default_rng(0).integers(256, size=(90, 4, 4), dtype=np.uint8)
-    images[:, 0, 0] = np.arange(90) // 3
-    path = tmp_path / "own.npz"
-    labels = np.arange(90) // 3 % 2
-    np.savez(path, train_images=images, train_labels=labels, train_patient=np.arange(90) // 3)
-    dataset = data.load(path, tmp_path, group="patient")
-    sets = [set(split.samples[:, 0, 0, 0].tolist()) for split in dataset.splits.values()]
-    assert sum(map(len, sets)) == len(set.union(*sets)) == 30
-    refuses(path, tmp_path / "other", "no array train_lesion", group="lesion")
-    refuses(path, tmp_path / "other", "has no file names", group=PATIENT)
+    assert other.fingerprint != dataset.fingerprint
+    refuses(path, tmp_path / "other", message, group=wrong)
 
 
 def test_duplicates_merge_their_groups():
@@ -92,18 +77,16 @@ def test_duplicates_merge_their_groups():
     keys = [row - 3 if row % 20 == 4 else row for row in range(80)]
     labels = np.arange(80) // 2 % 2
     source = array_source("", "ab", {"train": (labels, labels)}, "")
-    split_of = complete_splits(
-        replace(source, groups=groups), seed=0, origin="x", keys=lambda: keys
-    ).splits
-    assert len(set(merge_groups(groups, keys).tolist())) == 36
+    source = replace(source, groups=groups)
+    split_of = complete_splits(source, seed=0, origin="x", keys=lambda: keys).splits
     for row, key in enumerate(keys):
         assert split_of[row] == split_of[key] == split_of[row - row % 2]
 
 
 def test_given_splits_are_checked(tmp_path):
-    folder = patients(tmp_path / "mine", layout="train/{label}/p{patient:02}_{image}.png")
-    patients(tmp_path / "mine", 4, 1, layout="test/{label}/p{patient:02}_9.png")
-    save(folder / "test" / "a" / "p90_0.png", picture(1, 2, 200))
+    folder = tmp_path / "mine"
+    fill(folder, {**patients("train"), "test/a/p90_0.png": picture(1, 2, 200)})
+    fill(folder, {f"test/{'ab'[k % 2]}/p{k:02}_9.png": picture(0, 2, 3 * k) for k in range(4)})
     report = data.check(folder, tmp_path, group=PATIENT)
     assert [group.name for group in report.shared_groups] == ["p00", "p01", "p02", "p03"]
     assert dict(report.shared_groups[0].samples)["test"] == 1
@@ -115,29 +98,21 @@ def test_given_splits_are_checked(tmp_path):
 
 
 def test_too_few_groups_are_an_error(tmp_path):
-    folder = patients(tmp_path / "mine", 6)
+    fill(tmp_path, {**patients(count=6), **patients("many", 30)})
+    folder, many = tmp_path / "mine", tmp_path / "many"
     refuses(folder, tmp_path, "6 groups .* needs at least 10", group=PATIENT)
     assert "needs at least 10" in data.check(folder, tmp_path, group=PATIENT).problems[0]
-    refuses(folder, tmp_path, "matches nothing in a/p00_0.png .and 17 more", group=re.compile("x"))
-    refuses(folder, tmp_path, "a folder and has no column 'patient'", group="patient")
-    many = patients(tmp_path / "many", 30)
-    for patient in range(2):
-        save(many / "c" / f"p{90 + patient}_0.png", picture(1, 2, 90 + patient))
+    fill(many, {f"c/p{k}_0.png": picture(1, 2, k) for k in (90, 91)})
     refuses(many, tmp_path, "Class 'c' .* has 2 groups to split", group=PATIENT)
 
 
 def test_what_looks_like_a_patient_is_named_with_the_option(tmp_path):
-    folder = patients(tmp_path / "mine")
-    (note,) = [note for note in data.check(folder, tmp_path).notes if "patients" in note]
-    assert (
-        "paths such as a/p00_0.png look like those of patients or lesions: --group '(p[0-9]+)'"
-        in note
-    )
-    assert apart(data.load(folder, tmp_path, group=re.compile("(p[0-9]+)")))
-    files = sorted(folder.rglob("*.png"))
-    rows = [[f.relative_to(tmp_path), f.parent.name, f"s{k // 3}"] for k, f in enumerate(files)]
-    table = write_csv(tmp_path / "mine.csv", [["file", "label", "Subject ID"], *rows])
-    notes = data.check(table, tmp_path).notes
+    fill(tmp_path, {**CSV, "mine.csv": CSV["mine.csv"].replace("Patient_ID", "Subject ID")})
+    note = data.check(tmp_path / "mine", tmp_path).notes[0]
+    assert note.startswith("paths such as a/p00_0.png look like those of patients or lesions: ")
+    assert "--group '(p[0-9]+)'" in note
+    assert apart(data.load(tmp_path / "mine", tmp_path, group=re.compile("(p[0-9]+)")))
+    notes = data.check(tmp_path / "mine.csv", tmp_path).notes
     assert any(note.startswith("the column subject id looks like patients") for note in notes)
     # names of classes, and numbers that do not repeat, are no patients
     assert suggest_pattern(["case1/a.png", "case1/b.png", "case2/c.png"], 2) == ()
