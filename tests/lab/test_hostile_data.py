@@ -267,9 +267,9 @@ def test_names_that_are_not_text_are_printed(tmp_path):
 
 
 @pytest.mark.fuzz
-@pytest.mark.parametrize("kind", ["folder", "CSV", "npz"])
+@pytest.mark.parametrize("kind", ["folder", "CSV", "npz", "bytes", "shards", "Hugging Face"])
 def test_damaged_files_of_a_dataset(kind, tmp_path, fuzz_seed):
-    """Random bytes are changed in files that were good."""
+    """Random bytes are changed in files that were good, and one may become a special file."""
     dice = random.Random(fuzz_seed)
     name, good = FORMATS[kind]
     for attempt in range(5):
@@ -281,5 +281,12 @@ def test_damaged_files_of_a_dataset(kind, tmp_path, fuzz_seed):
             for _ in range(dice.randint(1, 8)):
                 content[dice.randrange(len(content))] = dice.randrange(256)
             file.write_bytes(content[: dice.choice([len(content), dice.randrange(len(content))])])
+        if dice.random() < 0.5:
+            special = dice.choice(files)
+            special.unlink()
+            dice.choice([made for made in IMAGES.values() if callable(made)])(special)
+        # reading a pipe would wait for ever: the alarm ends the process
+        signal.alarm(120)
         survives(path, tmp_path / f"data{attempt}")
+        signal.alarm(0)
         count("damaged datasets")
