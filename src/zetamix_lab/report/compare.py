@@ -44,7 +44,7 @@ def write_report(comparison: Comparison, out: Path, machine: Mapping[str, str]) 
         tables += [difference_table(comparison, name) for name in comparison.tested]
     title = f"{comparison.title}: does mixing help?{'' if comparison.complete else ' (incomplete)'}"
     write_json(out / "results.json", json_safe(as_dict(comparison, found, machine)))
-    write_text(out / "results.csv", wide_runs(comparison).to_csv(index=False))
+    write_text(out / "results.csv", comparison.runs.dropna().to_csv(index=False))
     write_text(out / "results.md", _markdown(title, found, tables, machine))
     write_text(out / "results.tex", _latex(title, tables))
     folds: dict[str, list[Block | None]] = {
@@ -186,20 +186,6 @@ def class_table(comparison: Comparison) -> Table | None:
 
 
 # files
-
-
-def wide_runs(comparison: Comparison) -> Any:
-    """A line for each run, a column for each metric."""
-    wide = comparison.runs.pivot_table(
-        index=["method", "seed"], columns="metric", values="value", sort=False, dropna=False
-    )
-    wide = wide[comparison.recorded].reindex(comparison.finished).reset_index()
-    if comparison.records:
-        keys = zip(wide["method"], wide["seed"], strict=True)
-        found = [comparison.records[key] for key in keys]
-        for name in ("wall_s", "step_ms", "key"):
-            wide[name] = [getattr(record, name) for record in found]
-    return wide
 
 
 def as_dict(comparison: Comparison, found: Lead, machine: Mapping[str, str]) -> dict[str, Any]:
