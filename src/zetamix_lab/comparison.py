@@ -187,8 +187,13 @@ class Comparison:
 
     @cached_property
     def baselines(self) -> list[str]:
-        """The methods that others are compared with: `none` and mixup, or the first method."""
+        """The methods that others are compared with: `none` and mixup, or the first method.
+
+        Of runs that were trained elsewhere, `none` or the first method alone.
+        """
         labels = [label for label in self.methods if label.partition(":")[0] == "none"]
+        if self.given is not None:
+            return labels or self.methods[:1]
         labels += [label for label in self.methods if label.partition(":")[0] == "mixup"][:1]
         return labels or self.methods[:1]
 

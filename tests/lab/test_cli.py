@@ -273,7 +273,7 @@ def test_ctrl_c_is_acknowledged_before_anything_is_saved():
     console = Console(file=io.StringIO(), width=100)
     with make_stop(None, 0.0, console) as stop:
         os.kill(os.getpid(), signal.SIGINT)
-        assert "Stopping: saving checkpoints" in console.file.getvalue()
+        assert "Stopping …" in console.file.getvalue()
         assert "Press Ctrl-C again to quit at once" in console.file.getvalue()
         assert stop()
 

@@ -232,7 +232,7 @@ def test_ctrl_c_saves_everything_and_the_same_command_resumes(tmp_path):
     first.send_signal(signal.SIGINT)
     text = first.communicate(timeout=120)[0]
     assert first.returncode == 130, text
-    assert text.index("Stopping: saving checkpoints") < text.index("Stopped.")
+    assert text.index("Stopping …") < text.index("Stopped.")
     assert "Stopped. Everything is saved. Rerun the same command to resume." in text
     assert "Traceback" not in text
     # what is finished is reported, and that it is not all

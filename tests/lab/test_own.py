@@ -106,7 +106,8 @@ LONG, FILES = "method,seed,metric,value", "method,seed,predictions"
         (LONG, "has no rows"),
         (f"{LONG}\nnone,0,dice,x", "line 2: could not convert"),
         (f"{LONG}\nnone,0,d,1\nnone,0,d,2", "line 3: none seed 0 is given twice"),
-        (f"{LONG}\nnone,0,a,1\nmine,0,b,2", "has no metric that every run has"),
+        (f"{LONG}\nnone,0,a,1\nmine,0,b,2", "has no a, its first metric, of mine seed 0"),
+        (f"{LONG}\nnone,0,accuracy,87", "line 2: accuracy must be a fraction from 0 to 1, got 87"),
         (f"{FILES}\nnone,0,no.npz", "line 2: No such file"),
     ],
 )

@@ -182,7 +182,8 @@ def print_findings(
 ) -> None:
     """Print bold headings, each with a paragraph; brackets are not interpreted as markup."""
     for heading, text in findings:
-        console.print(Text.assemble((heading, "bold"), gap, text))
+        # a command that is wrapped cannot be copied
+        console.print(Text.assemble((heading, "bold"), gap, text), soft_wrap=heading == "Next")
 
 
 def print_line(console: Console, text: str, style: str = "") -> None:

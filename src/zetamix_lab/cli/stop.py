@@ -50,7 +50,7 @@ def make_stop(time_limit: str | None, began: float, console: "Console") -> "Stop
     from zetamix_lab.train.stop import Stop, parse_duration
 
     def acknowledge() -> None:
-        text = "Stopping: saving checkpoints … Press Ctrl-C again to quit at once."
+        text = "Stopping … Press Ctrl-C again to quit at once."
         try:
             console.print(text, highlight=False, soft_wrap=True)
         except RuntimeError:

@@ -7,7 +7,7 @@ from typing import Any
 
 from zetamix_lab.comparison import Comparison, metric_of
 from zetamix_lab.data.quality import CAUTIONS
-from zetamix_lab.metrics import ChanceLevel, Metric
+from zetamix_lab.metrics import METRICS, ChanceLevel, Metric
 from zetamix_lab.progress import about, count_epochs
 from zetamix_lab.report.page import Lead
 from zetamix_lab.statistics import CONFIDENCE, detectable, seeds_needed
@@ -18,6 +18,7 @@ LEVEL = f"{100 * CONFIDENCE:g} %"
 STILL_IMPROVING = 0.005
 # fewer seeds do not tell their spread; more than the second are not proposed
 ENOUGH_SEEDS, WORTHWHILE_SEEDS = 5, 50
+FEW_EPOCHS = "Too few epochs were evaluated to tell whether training had converged."
 # at most this many unfinished runs are listed
 MAX_NAMED = 6
 TERMS = {
@@ -98,9 +99,9 @@ def _at_chance(comparison: Comparison, chance: ChanceLevel) -> str:
         subject = f"{comparison.name_of(comparison.methods[0])} is not"
     metric = metric_of(chance.metric)
     return (
-        f"{subject} significantly better than chance: {metric.title} {metric.format(chance.value)} "
-        f"with {chance.classes} classes, and guessing on {chance.samples:,} test samples may reach "
-        f"{metric.format(chance.highest)}."
+        f"{subject} significantly better than chance: guessing gives {metric.title} "
+        f"{metric.format(chance.value)} with {chance.classes} classes, and on {chance.samples:,} "
+        f"test samples it may reach {metric.format(chance.highest)}."
     )
 
 
@@ -110,12 +111,14 @@ def _power(comparison: Comparison) -> str:
     both = (tests["seed_error"] ** 2 + tests["sample_error"].fillna(0) ** 2) ** 0.5
     shown = detectable(both.median(), tests["freedom"].median(), _level(comparison))
     on = f" on {comparison.test_size:,} test samples" if comparison.test_size else ""
+    seeds = plural(int(tests["n"].max()), "seed")
+    if metric.percent and shown >= 1:
+        return f"{seeds}{on} are too few to show any difference."
     parts = [
         f"{_amount(metric, tests[column].median())} from the {source}"
         for column, source in (("seed_error", "seeds"), ("sample_error", "test sample"))
         if tests[column].notna().any()
     ]
-    seeds = plural(int(tests["n"].max()), "seed")
     return f"{seeds}{on} could show {_amount(metric, shown)} (standard errors: {join(parts)})."
 
 
@@ -167,6 +170,9 @@ def _next_step(comparison: Comparison, command: str) -> tuple[str, str]:
         where = ": its trained models are in the folder runs (load_model)" if recipe else ""
         return f"Use {best}{where}.", ""
     if tests["significant"].any() or not (gains > 0).any():
+        first = comparison.baselines[0]
+        if first.partition(":")[0] != "none":
+            return f"Keep {comparison.name_of(first)}: no method is ahead of it.", ""
         return train_longer("Mixing needs long training: try more epochs")
     gain, errors = float(gains.max()), (tests["seed_error"] ** 2 * tests["n"]).median()
     added = (tests["sample_error"].fillna(0) ** 2).median()
@@ -198,15 +204,19 @@ def _cautions(comparison: Comparison) -> list[str]:
     texts = [f"{note}." for note in notes if note.startswith(CAUTIONS)]
     if len(comparison.methods) < 2:
         return texts
+    metric = comparison.metric
     if len(comparison.seeds) < ENOUGH_SEEDS:
         texts.append(f"Fewer than {ENOUGH_SEEDS} seeds do not tell how much seeds differ.")
     if _tested(comparison)["sample_error"].isna().any():
         texts.append(
-            f"The intervals of {comparison.metric.title} are for new seeds on the same test "
+            f"The intervals of {metric.title} are for new seeds on the same test "
             "samples: how much other samples would change is not known."
         )
+    if metric.name not in METRICS:
+        way = "More" if metric.sign > 0 else "Less"
+        texts.append(f"{way} {metric.title} is taken to be better, by its name.")
     improving, text = _convergence(comparison)
-    return [*texts, text] if improving else texts
+    return [*texts, text] if improving or text == FEW_EPOCHS else texts
 
 
 def describe_terms(comparison: Comparison) -> list[str]:
@@ -256,7 +266,7 @@ def _convergence(comparison: Comparison) -> tuple[bool, str]:
     split = "val" if has_val else "test"
     metric, changes = comparison.metric, comparison.late_changes(split)
     if not changes:
-        return False, "Too few epochs were evaluated to tell whether training had converged."
+        return False, FEW_EPOCHS
     title = f"towards the end, {'validation' if split == 'val' else 'test'} {metric.title}"
     gains = {label: metric.sign * fmean(values) for label, values in changes.items()}
     improving = [
@@ -325,5 +335,9 @@ def _incomplete(comparison: Comparison) -> str:
 
 def _amount(metric: Metric, value: float) -> str:
     """A difference without a sign: "0.5 points", "0.005"."""
-    number = f"{metric.scale(value):.2g}"
+    scaled = metric.scale(value)
+    number = f"{scaled:.2g}" if scaled < 100 else f"{scaled:,.0f}"
+    if value == 0:
+        # the estimate is cut off there
+        return "too little to measure"
     return f"{number} point{'' if number == '1' else 's'}" if metric.percent else number

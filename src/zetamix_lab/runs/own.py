@@ -1,6 +1,7 @@
 """Comparisons of training that is not ours: a function of one's own, or a table of its results."""
 
 import inspect
+import math
 import os
 import re
 import threading
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from zetamix.methods import BUILDERS, Method, parse, parse_list
-from zetamix_lab.comparison import Comparison, Key
+from zetamix_lab.comparison import Comparison, Key, metric_of
 from zetamix_lab.metrics import classify, count_confusion
 from zetamix_lab.models.networks import load_function
 from zetamix_lab.provenance import FileRef, machine_info
@@ -158,10 +159,11 @@ def call(job: Job, settings: Settings, send: Send, stopped: Stop) -> None:
             send(("record", cell.key, (record, [], samples)))
     except (Exception, SystemExit) as error:
         traceback.print_exc()
-        send(("failure", cell.key, _describe(error, grid.code.path)))
+        log_file = "/".join((*folder.path.parts[-2:], LOG))
+        send(("failure", cell.key, _describe(error, grid.code.path, log_file)))
 
 
-def _describe(error: BaseException, file: Path) -> str:
+def _describe(error: BaseException, file: Path, log: str) -> str:
     """An error of the user's code, with its line."""
     failure = describe_failure(error)
     if failure is not None or isinstance(error, OwnTrainingError):
@@ -169,7 +171,7 @@ def _describe(error: BaseException, file: Path) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     frame = [*frames[-1:], *(frame for frame in frames if frame.filename == str(file))][-1]
     text = f"{type(error).__name__}: {str(error).rstrip('.')}"
-    return f"{text} ({Path(frame.filename).name}, line {frame.lineno}; see {LOG} of the run)."
+    return f"{text} ({Path(frame.filename).name}, line {frame.lineno}; see {log})."
 
 
 def read_result(found: Any, expected: str) -> Result:
@@ -183,7 +185,7 @@ def read_result(found: Any, expected: str) -> Result:
     if isinstance(found, Mapping):
         if not found or any(isinstance(v, str) or np.size(v) != 1 for v in found.values()):
             raise OwnTrainingError(f"{expected}, each of them one number; got {found}.")
-        return {str(name): float(value) for name, value in found.items()}, None
+        return _fractions({str(name): float(value) for name, value in found.items()}), None
     if not isinstance(found, (tuple, list)) or len(found) != 2:
         raise OwnTrainingError(f"{expected}, got {type(found).__name__}.")
     try:
@@ -208,6 +210,14 @@ def read_result(found: Any, expected: str) -> Result:
     return classify(scores, targets), (scores, targets)
 
 
+def _fractions(found: dict[str, float]) -> dict[str, float]:
+    """The metrics, unless one that is shown in per cent is no fraction."""
+    for name, value in found.items():
+        if metric_of(name).percent and not (0 <= value <= 1 or math.isnan(value)):
+            raise OwnTrainingError(f"{name} must be a fraction from 0 to 1, got {value:g}.")
+    return found
+
+
 def read_table(path: Path) -> Comparison:
     """The comparison of a CSV table with the columns method, seed, metric and value.
 
@@ -228,7 +238,7 @@ def read_table(path: Path) -> Comparison:
         try:
             key = method.strip(), int(seed)
             if wanted is COLUMNS:
-                found = {rest[0]: float(rest[1])}
+                found = _fractions({rest[0]: float(rest[1])})
             else:
                 with np.load(path.parent / rest[0], allow_pickle=False) as file:
                     arrays = file["predictions"], file["targets"]
@@ -249,6 +259,13 @@ def read_table(path: Path) -> Comparison:
         samples=samples,
         name=path.stem,
     )
-    if not comparison.recorded:
-        raise OwnTrainingError(f"{path} has no metric that every run has; expected one or more.")
+    # the other metrics are left out where one is missing, the one that decides is not
+    first = runs["metric"].iat[0]
+    without = set(comparison.finished) - {(m, s) for m, s, metric in rows if metric == first}
+    if without:
+        method, seed = min(without)
+        raise OwnTrainingError(
+            f"{path} has no {first}, its first metric, of {method} seed {seed}. Expected it of "
+            "every run."
+        )
     return comparison
