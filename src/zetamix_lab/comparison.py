@@ -246,7 +246,7 @@ class Comparison:
     def until(self) -> dict[str, float]:
         """The fraction of training in which each method mixes, where its name says so."""
         found: dict[str, float] = {}
-        for label in self.methods:
+        for label in self.methods if self.given is None else ():
             with suppress(UnknownMethodError):
                 method = parse(label)
                 found |= {} if method.name == "none" else {label: method.until}
@@ -254,6 +254,8 @@ class Comparison:
 
     def name_of(self, label: str) -> str:
         """The name of a method in a report, without an `until` that most methods share."""
+        if self.given is not None:
+            return label
         shares = list(self.until.values())
         return display_name(label, max(shares, key=shares.count, default=None))
 

@@ -125,8 +125,9 @@ def main_table(comparison: Comparison) -> Table:
     note = "Mean ± standard deviation over seeds."
     if better:
         note += f" Bold: significantly better than {comparison.name_of(first)}."
-    size = f"{comparison.test_size:,} test samples, " if comparison.test_size else ""
-    caption = f"{comparison.title}: {size}after the last epoch"
+    about = [f"{comparison.test_size:,} test samples"] if comparison.test_size else []
+    about += [] if comparison.given is not None else ["after the last epoch"]
+    caption = ": ".join([comparison.title, *filter(None, [", ".join(about)])])
     columns = ["method", *(metric.heading for metric in metrics), "seeds"]
     tips = {m.heading: f"{m.title}; {m.better}" for m in metrics}
     tips["seeds"] = "finished runs of the method"

@@ -80,7 +80,7 @@ def draw_differences(comparison: Comparison) -> Picture:
             figure,
             "differences",
             alt=f"The differences in {metric.title}, with their intervals.",
-            caption=f"Differences in {metric.title} on the test split. Small dots: seeds, paired. "
+            caption=f"Differences in {metric.title}. Small dots: seeds, paired. "
             f"Bars: {LEVEL} intervals of the mean, uncorrected. Filled: significant after Holm's "
             "correction.",
         )

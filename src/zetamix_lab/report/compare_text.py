@@ -222,7 +222,8 @@ def _cautions(comparison: Comparison) -> list[str]:
 def describe_terms(comparison: Comparison) -> list[str]:
     """What the names of a table mean, and how long the methods mix."""
     notes, names = list[str](), {m: comparison.name_of(m) for m in comparison.methods}
-    for kind, term in TERMS.items():
+    # what others call by these names may be something else
+    for kind, term in TERMS.items() if comparison.given is None else ():
         if own := [names[label] for label in names if label.partition(":")[0] == kind]:
             notes.append(f"{join(own)}: {term}")
     notes = ["; ".join(notes)] if notes else []
