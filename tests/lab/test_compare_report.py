@@ -340,7 +340,7 @@ def test_the_first_screen_answers(six, page, width):
     found = summarise(six, MACHINE_INFO["command"])
     text = " ".join(seen.text.split())
     order = [found.decision, found.next_step, found.command, *found.cautions]
-    order += ["Differences in error rate on the test split", "made: 1,200 test samples"]
+    order += ["Differences in error rate. Small dots", "made: 1,200 test samples"]
     order += ["zeta:2.4, zeta:2.8", "Learning curves"]
     places = [text.index(part) for part in order]
     assert places == sorted(places)

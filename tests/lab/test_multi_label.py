@@ -161,7 +161,7 @@ def test_compare_reports_a_multi_label_set(path, tmp_path):
     prevalence = data.load(path, tmp_path / "data").test.labels.mean()
     assert results["methods"]["none"]["map"]["mean"] > prevalence + 0.2
     assert set(results["recalls"]["none"]) == set(LABELS)
-    assert "map" in (tmp_path / "out" / "results.csv").read_text().split("\n")[0]
+    assert ",map," in (tmp_path / "out" / "results.csv").read_text()
     page = (tmp_path / "out" / "report.html").read_text()
     assert "mean average precision" in page
     run = next((tmp_path / "out" / "runs").glob("none-s0-*"))
