@@ -218,6 +218,8 @@ def test_what_could_be_shown_is_found_four_times_of_five():
     spread = error * np.sqrt(dice.chisquare(freedom, 4000) / freedom)
     found = np.abs(drawn) / spread > stats.t.ppf(1 - 0.025 / 2, freedom)
     assert found.mean() == pytest.approx(0.8, abs=0.05)
+    wide = made({"none": [0.1, 0.9, 0.5], "mixup": [0.9, 0.1, 0.4]}, temperature=None)
+    assert "are too few to show any difference." in summarise(wide).decision
 
 
 def test_the_correction_covers_methods_and_metrics():

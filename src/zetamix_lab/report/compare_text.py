@@ -114,10 +114,14 @@ def _power(comparison: Comparison) -> str:
     seeds = plural(int(tests["n"].max()), "seed")
     if metric.percent and shown >= 1:
         return f"{seeds}{on} are too few to show any difference."
+    if shown == 0:
+        return f"{seeds}{on} do not differ, so what they could show is not known."
+    errors = {"seeds": tests["seed_error"].median(), "test sample": tests["sample_error"].median()}
     parts = [
-        f"{_amount(metric, tests[column].median())} from the {source}"
-        for column, source in (("seed_error", "seeds"), ("sample_error", "test sample"))
-        if tests[column].notna().any()
+        # the estimate of the test sample is cut off at 0
+        f"{_amount(metric, error) if error else 'too little to measure'} from the {source}"
+        for source, error in errors.items()
+        if not math.isnan(error)
     ]
     return f"{seeds}{on} could show {_amount(metric, shown)} (standard errors: {join(parts)})."
 
@@ -338,7 +342,4 @@ def _amount(metric: Metric, value: float) -> str:
     """A difference without a sign: "0.5 points", "0.005"."""
     scaled = metric.scale(value)
     number = f"{scaled:.2g}" if scaled < 100 else f"{scaled:,.0f}"
-    if value == 0:
-        # the estimate is cut off there
-        return "too little to measure"
     return f"{number} point{'' if number == '1' else 's'}" if metric.percent else number

@@ -121,7 +121,7 @@ def compare(grid: Grid | OwnGrid, **options: Any) -> Comparison:
     about: dict[str, Any]
     if isinstance(grid, OwnGrid):
         shared = {"dataset": grid, "function": call, "metric": ""}
-        about = {"name": grid.title}
+        about = {"name": grid.code.path.stem}
     else:
         test = grid.dataset.splits["test"]
         metric = choose_metrics(test.counts(), multi_label=test.multi_label)[0]

@@ -99,14 +99,12 @@ class OwnGrid:
         folder = (out or Path("out") / f"compare-{code.path.stem}").absolute()
         return cls(name, code, tuple(methods), tuple(seeds), folder, until)
 
-    @property
-    def title(self) -> str:
-        return self.code.path.stem
-
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
         recipe = {"train": {**self.code.as_dict(), "function": self.name.rpartition(":")[2]}}
-        make = partial(Cell, dataset=self.title, fingerprint="", train_size=0, recipe=recipe)
+        make = partial(
+            Cell, dataset=self.code.path.stem, fingerprint="", train_size=0, recipe=recipe
+        )
         return tuple(make(method=m.label, seed=s) for s in self.seeds for m in self.methods)
 
     def run(self, cell: Cell, out: Path) -> Any:
@@ -120,7 +118,8 @@ class OwnGrid:
 
 def call(job: Job, settings: Settings, send: Send, stopped: Stop) -> None:
     """Call a user's function for one cell; workers run this, a process for each."""
-    (cell,), grid, began = job.cells, settings.data, time.monotonic()
+    began = time.monotonic()
+    (cell,), grid = job.cells, settings.data
     folder = RunFolder(settings.out / cell.folder, cell)
 
     def end_when_stopped() -> None:
