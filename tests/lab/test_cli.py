@@ -121,7 +121,6 @@ HUGE = "9" * 30
         (["check", "digits", "--json", "no/file"], 2, "the folder no does not exist"),
         ([*COMPARE, "--methods", "none,zeto"], 1, "got 'zeto'. Did you mean zeta?"),
         ([*COMPARE, "--methods", "none,none"], 1, "none is given twice"),
-        ([*COMPARE, "--methods", "cutmix"], 1, "cannot mix this data: CutMix pastes"),
         ([*COMPARE, "--methods", "zeta:sources=999"], 1, "999"),
         ([*COMPARE, "--until", "1.5"], 2, "Invalid value for '--until'"),
         ([*COMPARE, "--until", "0", "--methods", "mixup"], 1, "until must be above 0"),

@@ -91,7 +91,7 @@ def _read_arrays(path: Path, group: str | None) -> dict[str, Array]:
                 wrong = ", ".join(sorted(needed - found)) or "these pairs"
                 raise DataError(f"{path} has {', '.join(stored.files)}, not {wrong}; {LAYOUT}")
             for name in needed | ({"classes"} & {*stored.files}):
-                array = np.asarray(stored[name])
+                array = np.atleast_1d(stored[name])
                 arrays[name] = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
     except DataError:
         raise

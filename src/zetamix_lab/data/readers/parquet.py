@@ -37,13 +37,13 @@ def from_parquet(
         content = flat.drop_columns(image or []).to_pydict()
     except (pa.ArrowException, ValueError, OverflowError) as error:
         raise DataError(f"{path} cannot be read: {reason(error)}.") from None
+    if not len(whole):
+        raise DataError(f"{path} has no rows; expected one per sample.")
     if not image:
         raise DataError(
             f"{path} has the columns {', '.join(content)}; expected one of images, as the content "
             f"of their files. {NO_IMAGES}"
         )
-    if not len(whole):
-        raise DataError(f"{path} has no rows; expected one per sample.")
     frame = pd.DataFrame(
         [
             (split, f"{file}, row {row}")
