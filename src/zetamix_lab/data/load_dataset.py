@@ -42,7 +42,7 @@ def load(
     data_dir: folder of torchvision's files and of prepared data; default $ZETAMIX_DATA or
         ~/.cache/zetamix.
     seed: seed of splits that have to be created.
-    size: side in pixels to resize a user's images to. Without it, images of one size up to 256
+    size: side in pixels to resize a user's image files to. Without it, images of one size up to 256
         pixels are not resized; images of different sizes with no side over 64 get the median of
         their shorter sides, rounded up to a multiple of 8; all others get 224. Each size is
         prepared separately.
