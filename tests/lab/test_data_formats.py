@@ -375,7 +375,7 @@ def test_nested_folders_links_and_other_files(mine, data_dir, tmp_path):
     Image.fromarray(picture(0, 3, 77)).save(path, format="png")
     dataset = data.load(mine, data_dir)
     assert totals(dataset) == [12, 7, 5]
-    assert dataset.notes[0] == "ignored non-image files: readme.md and 1 more"
+    assert dataset.notes[0] == "ignored non-image files: cat/notes.txt and 1 more"
     names = [name for split in dataset.splits.values() for name in split.names()]
     assert f"cat/{odd}".replace("\n", "\\n") in names
 
@@ -566,7 +566,10 @@ PARQUET_TABLES = {
     "Latin-1": (table(30).set_column(1, "label", LATIN), "cannot be read: 'utf-8' codec"),
     "a column twice": (table(1).append_column("label", [[0]]), "duplicate field names"),
     "regression": (labelled(0.5, 1.25, 2.0), "targets of a regression. Expected classes"),
-    "a regression in text": (labelled(*map(str, FRACTIONS)), "30 different numbers, such as 0.5:"),
+    "a regression in text": (
+        labelled(*map(str, FRACTIONS)),
+        "30 different numbers, such as 0.5:",
+    ),
     "text": (b"no table", "pets.parquet cannot be read"),
     "nothing": (b"", "pets.parquet cannot be read"),
 }

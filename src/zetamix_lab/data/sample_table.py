@@ -70,7 +70,7 @@ def to_source(
     )
     if isinstance(group, re.Pattern):
         groups = find_groups(names or [], group, str(table.path))
-    named = [SPLIT_NAMES.get(str(text).lower(), "") for text in table.frame["split"]]
+    named = table.frame["split"].astype(str).str.lower().map(SPLIT_NAMES).fillna("")
     splits = np.array(named, object)
     classes, labels, notes = number_labels(table, splits, on_problem)
     if table.arrays:
@@ -121,8 +121,7 @@ def number_labels(
     """
     rows, classes, several = _list_labels(table)
     known = "" if classes is None else f" from 0 to {len(classes) - 1}"
-    found: list[list[str]] = []
-    problems = []
+    found, problems = list[list[str]](), list[str]()
     for row, items in enumerate(rows):
         names = [_class_of(item, classes) for item in items]
         if not all(names) or not splits[row]:
@@ -138,8 +137,15 @@ def number_labels(
     trained = {name for row in np.flatnonzero(splits == "train") for name in found[row]}
     if classes is None:
         classes = tuple(sorted(trained, key=lambda name: natural_order(printable(name))))
-        if not several:
-            _refuse_numbers(table, classes)
+        numbers = pd.to_numeric(pd.Series(classes, dtype=object), errors="coerce")
+        odd = numbers[numbers % 1 != 0]
+        # text may name a class 0.5, but not many
+        many = len(classes) > MAX_NUMBERS or any(isinstance(k, float) for row in rows for k in row)
+        if many and len(odd) and numbers.notna().all() and not several:
+            raise DataError(
+                f"{table.path}: labels are {len(classes):,} different numbers, such as "
+                f"{odd.iat[0]:g}: targets of a regression. Expected classes: put them into bins."
+            )
     shown = tuple(map(printable, classes))
     check_distinct(shown, str(table.path))
     on_problem(problems)
@@ -201,21 +207,6 @@ def _class_of(value: Any, classes: Sequence[str] | None) -> str:
         return str(value) if classes is None else "".join(classes[value : value + 1])
     is_name = isinstance(value, str | float) and classes is None and value == value
     return str(value).strip() if is_name else ""
-
-
-def _refuse_numbers(table: SampleTable, classes: Sequence[str]) -> None:
-    """Raise for targets of a regression: numbers that are not all whole."""
-    # text may name a class 0.5, but not many
-    floats = any(isinstance(value, float) for value in table.frame["label"])
-    try:
-        odd = [name for name in classes if not float(name).is_integer()]
-    except ValueError:
-        return
-    if odd and len(classes) > (0 if floats else MAX_NUMBERS):
-        raise DataError(
-            f"{table.path}: labels are {len(classes):,} different numbers, such as {odd[0]}: "
-            "targets of a regression. Expected classes: put the numbers into bins."
-        )
 
 
 def from_cells(

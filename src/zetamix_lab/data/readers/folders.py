@@ -72,12 +72,9 @@ def _split_folders(path: Path, folders: Sequence[Path], on_problem: OnProblem) -
 def _ignored_files(path: Path) -> tuple[str, ...]:
     """A note about files that are no images by their name."""
     others = [
-        Path(parent, name).relative_to(path)
-        for parent, _, names in os.walk(path)
-        for name in sorted(names)
-        if not name.startswith(".") and not is_image(Path(name))
+        file.relative_to(path)
+        for file in sorted(path.rglob("[!.]*"))
+        if file.is_file() and not is_image(file)
     ]
-    if not others:
-        return ()
     more = f" and {len(others) - 1:,} more" if len(others) > 1 else ""
-    return (f"ignored non-image files: {others[0]}{more}",)
+    return (f"ignored non-image files: {others[0]}{more}",) if others else ()
