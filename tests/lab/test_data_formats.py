@@ -275,19 +275,6 @@ def test_several_labels_of_a_sample(form, one_hot, mine, data_dir):
         assert label == (row.index(1) if one_hot else row)
 
 
-@pytest.mark.parametrize("form", ["csv", "npz", "parquet"])
-def test_names_with_control_characters_are_shown_escaped(form, mine):
-    images, labels = np.arange(480, dtype=np.uint8).reshape(30, 4, 4), np.arange(30) % 2
-    rows = [[photo, k % 2, k // 2 % 2] for k, photo in enumerate(PHOTOS)]
-    made = {
-        "csv": csv_of(["file", "a\a", "b"], *rows),
-        "npz": arrays(images, labels, classes=np.array(["a\a", "b"])),
-        "parquet": labelled("a\a", "b"),
-    }
-    fill(mine, {**FOLDER, f"pets.{form}": made[form]})
-    assert data.load(mine / f"pets.{form}", mine).classes == (r"a\x07", "b")
-
-
 def test_classes_are_in_natural_order(mine, data_dir):
     class_folders(mine, {"class10": 3, "class2": 3, "class1": 3})
     assert data.load(mine, data_dir).classes == ("class1", "class2", "class10")
@@ -479,11 +466,9 @@ TRAIN = {"train/cat": 3, "train/dog": 3}
 FOLDERS = {
     "empty": ({}, "mine: no folders; expected"),
     "stray image": ({**PETS, "x.png": ""}, "mine: the image x.png is not in a class folder"),
-    "empty class": ({**PETS, "emu": 0}, "mine/emu contains no images"),
     "beside train": ({**TRAIN, "extra": 0}, "extra next to train"),
     "two vals": ({**TRAIN, "val/cat": 1, "valid/cat": 1}, "unexpected folder valid next to val"),
     "class not in train": ({**TRAIN, "test/emu": 1}, "class 'emu' has no sample in train"),
-    "one class": ({"cat": 5}, "mine: 1 class; expected two or more"),
     "no class": ({"train": 0}, "mine/train contains no images; expected"),
     "one image": ({"cat": 5, "dog": 1}, "'dog' of .*mine has 1 image .* at least 3"),
     "all broken": ({"cat/0.png": "", "dog/0.png": ""}, "mine: none of 2 images can be read"),
@@ -491,15 +476,10 @@ FOLDERS = {
         {"train-0.parquet": table(9), "train-1.parquet": None},
         "train-1.parquet is not a regular file",
     ),
-    "half an Arrow file": ({"state.json": "", "x.arrow": "ARROW"}, "x.arrow cannot be read"),
     "no Arrow file": ({"state.json": "{}"}, "mine is incomplete: expected every Arrow file"),
     "one of two files": ({"state.json": "", "data-0-of-2.arrow": ""}, "mine is incomplete"),
     "unsupervised": ({"more/state.json": "", "more/0.arrow": ""}, "more is no split; expected tr"),
     "no train in tables": ({"test.parquet": table(9)}, "mine has no split train; it has test"),
-    "images of another name": (
-        {"train-0.parquet": table(9), "train-1.parquet": table(9).rename_columns(["img", "label"])},
-        "9 images of mine cannot be read",
-    ),
     "images of another type": (
         {"train-0.parquet": table(9), "train-1.parquet": pa.table({"image": [b""], "label": [0]})},
         "mine cannot be read: Unable to merge: Field image has incompatible types",
@@ -515,26 +495,22 @@ CSV_FILES = {
     "no image column": (POINTS, "columns age, target; expected one of image files.* --train train"),
     "no label column": (TEXT.replace("label", "kind"), "columns file, kind, split; expected one f"),
     "image missing": (TEXT.replace("cat/3.", "cat/gone."), "row 5: image 'cat/gone.png' not found"),
-    "no image named": (TEXT.replace("cat/2.png", ""), "row 4: no image"),
     "no label": (TEXT.replace("1.png,cat", "1.png,"), "row 3: label is ''; expected the na"),
     "no labels": (
         re.sub(",[cdo]..,", ",,", TEXT),
         r"^12 pr(.*\n)+.*row 11: label is.*\n  and 2 more$",
     ),
+    "no rows": ("file,label", "has a header and no rows"),
     "twice": (TEXT.replace("dog/0.png", "cat/0.png"), "row 6: 'cat/0.png' is already in row 2"),
     "two bad rows": (TWO_BAD, r"^2 problems:\n.*row 2: .*gone.*\n.*row 4: .* already in row 3\.$"),
     "ambiguous": (TEXT.replace("cat/0.png", "0"), "row 2: '0' is ambiguous: .*/0.png"),
-    "short row": (TEXT.replace("cat/2.png,cat,train", "a"), "row 4: image 'a' not found"),
     "long row": (TEXT.replace("cat/2.png", "a,a"), "row 4: expected 3 cells, got 4"),
-    "no rows": ("file,label", "has a header and no rows"),
     "a column twice": (TEXT.replace("label", "file"), "row 1: two columns are named 'file'"),
     "wrong split": (TEXT.replace("train", "hold", 1), "row 2: split 'hold'; expected train"),
     "no train": (TEXT.replace("train", "val"), "no row has the split train"),
-    "files elsewhere": ("file,label\n../../../etc/passwd,a\n/dev/zero,b\n", "row 3: .* not found"),
     "empty": ("", "labels.csv cannot be read: the file is empty. Expected CSV in UTF-8"),
     "latin-1": ("file,label\nä.png,x\n".encode("latin-1"), "cannot be read: 'utf-8' codec can't"),
     "binary": (b"\0\1\2", "labels.csv has"),
-    "endless": ('file,label\n"' + "x" * 200_000 + '",y\n', "row 2: image 'x{100}'"),
     "open quote": ('file,label\n"a.png,y\n', "cannot be read: .*EOF inside"),
 }
 
@@ -546,19 +522,14 @@ POINT_TABLE = pa.table({"label": [0, 1] * 9, "x": [*range(18)]})
 FRACTIONS = [k / 8 for k in range(30)]
 PARQUET_TABLES = {
     "broken image": (imaged(bytes=b"x", path=None), "none of 9 images can be read"),
-    "text for images": (imaged(bytes="x", path="y"), "expected one of images"),
     "paths in Latin-1": (table(30).set_column(0, "image", PATHS), "cannot be read: 'utf-8' codec"),
     "no label": (table(30).drop_columns("label"), "expected one for the class, called label"),
-    "no rows": (table(0), "pets.parquet has no rows"),
     "points": (
         POINT_TABLE,
         "columns label, x; expected one of images.* compare --train train.py:r",
     ),
     "null": (labelled(None, 0, 1), "pets.parquet, row 0: label is 'None'; expected"),
-    "NaN": (labelled(0.0, float("nan"), 1.0), "pets.parquet, row 1: label is 'nan'; expected"),
     "blank": (labelled("a", " ", "b"), "row 1: label is ' '"),
-    "no labels": (labelled([], []), "0 classes; expected two or more"),
-    "hidden": (labelled(0, 1, -1), "row 2: label is '-1'; expected the name or"),
     "hidden, in lists": (IN_LISTS, "row 2: label is '-1'; expected .* from 0 to 2"),
     "out of range": (labelled(0, 1, 2, 3, label=LABEL), "row 3: label is '3'; expected .* from 0"),
     "nested lists": (labelled([[0]], [[1]]), r"row 0: label is '\[0\]'; expected the name or num"),
@@ -570,8 +541,6 @@ PARQUET_TABLES = {
         labelled(*map(str, FRACTIONS)),
         "30 different numbers, such as 0.5:",
     ),
-    "text": (b"no table", "pets.parquet cannot be read"),
-    "nothing": (b"", "pets.parquet cannot be read"),
 }
 
 OBJECTS = np.array([{"a": 1}] * 6, dtype=object)
@@ -602,20 +571,14 @@ NPZ_FILES = {
         arrays(valid_images=ZEROS, valid_labels=LABELS),
         "; expected the MedMNIST la",
     ),
-    "no labels": (
-        {"train_images": ZEROS},
-        "has train_images, not train_labels; expected the MedMN",
-    ),
     "no train": ({"val_images": ZEROS, "val_labels": LABELS}, "not train_images, train_labels; "),
     "points": (
         arrays(np.zeros((6, 2))),
         r"train_images is \[6, 2\].* compare --train train.py:run",
     ),
     "int images": (arrays(ZEROS.astype(int)), r"train_images is \[6, 4, 4\], int64"),
-    "channels first": (arrays(np.zeros((6, 3, 8, 8), np.uint8)), r"\[6, 3, 8, 8\], uint8"),
     "no image": (arrays(ZEROS[:0], LABELS[:0]), r"train_images is \[0, 4, 4\], uint8"),
     "fewer labels": (arrays(labels=LABELS[:5]), r"train_labels is \[5\], int64"),
-    "no 0/1 matrix": (arrays(labels=np.full((6, 14), 2)), r"train_labels is \[6, 14\], int64"),
     "gap": (arrays(labels=2 * LABELS, classes=ABC), "class 'b' has no sample in train"),
     "a matrix of more classes": (
         arrays(labels=np.eye(6), classes=ABC),
@@ -630,18 +593,14 @@ NPZ_FILES = {
         r"test_images is \[6, 4, 4\], float64, and train_images \[6, 4, 4\], uint8",
     ),
     "names twice": (arrays(classes=np.array(["a", "a"])), "two classes are named 'a'"),
-    "a number as names": (arrays(classes=np.array(3)), "label is '1'; expected .* from 0 to 0"),
     "labels in the millions": (arrays(labels=np.arange(6) * 10**9), "Class '0' of .* has 1 image"),
     "a regression": (arrays(labels=LABELS / 2), "targets of a regression"),
-    "pickled labels": (arrays(labels=OBJECTS), "train_labels cannot be read: [Oo]bject arrays"),
     "not finite": (
         arrays(np.full((6, 2, 2), np.nan)),
         "train_images is .*; expected .* finite num",
     ),
     "more than its file": (HUGE, "own.npz: train_images cannot be read"),
     "no array": (with_file("train_images.npy", "a b", train_labels=LABELS), "own.npz: train_imag"),
-    "text": (b"hello", "own.npz: the file cannot be read: File is not a zip"),
-    "cut": (PACKED[:300], "own.npz: the file cannot be read"),
     "flipped": (FLIPPED, "train_images cannot be read"),
 }
 
