@@ -31,6 +31,8 @@ def from_parquet(
     try:
         # a column that a file lacks is empty there
         whole = pa.concat_tables(parts, promote_options="permissive")
+        # offsets of a damaged file would lead outside of it, which ends the process
+        whole.validate(full=True)
         flat = whole.flatten()
         binary = [field.name for field in flat.schema if "binary" in str(field.type)]
         image = min(binary, key=_is_no_image, default="")
