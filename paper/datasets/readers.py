@@ -28,7 +28,7 @@ from zetamix_lab.data.image_files import (
     subfolders,
     try_header,
 )
-from zetamix_lab.data.readers.label_csv import ImageIndex, read_csv
+from zetamix_lab.data.readers.label_csv import ImageIndex, read_cells, read_csv
 from zetamix_lab.data.readers.named import torchvision_source
 from zetamix_lab.data.readers.npz import from_npz
 from zetamix_lab.data.source import Progress, Source, array_source
@@ -37,7 +37,6 @@ from zetamix_lab.data.splits import complete_splits
 Listed: TypeAlias = list[tuple[str, Path, str]]
 """The split, file and class of every image."""
 
-PHOTOS = (".jpg", ".jpeg")
 # what may follow the name of a dataset in the name of a copy, and its suffix
 COPY = r"(?:[_-].*?)?(\.npz|\.tar|\.tar\.gz|\.tgz|\.zip)?"
 # columns of the archive's metadata in its older and newer versions; the current diagnosis_1 is only
@@ -132,7 +131,7 @@ def medmnist(spec: DatasetSpec, base: Path, seed: int) -> Source:
 def npz_source(spec: DatasetSpec, path: Path) -> Source:
     """An `.npz` file in the MedMNIST layout, with a note if it is not the official one."""
     table = from_npz(path)
-    labels = table.labels["label"].to_numpy() if "label" in table.labels else np.array([-1])
+    labels = table.frame["label"].to_numpy()
     shape = table.arrays[0].shape[1:]
     outside = labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= len(spec.classes)
     if shape != spec.shape or outside:
@@ -262,12 +261,12 @@ def isic_challenge(spec: DatasetSpec, base: Path, seed: int) -> Source:
             path = base / table.content
             path = path / f"{path.name}.csv" if path.is_dir() else path
             if spec.name == "isic2016":
-                cells = read_csv(path, ["image", "label"], header=False)
+                cells = read_cells(path).set_axis(["image", "label"], axis=1)
                 labels = _read_values(path, cells, spec, "label")
             else:
-                cells = read_csv(path, list(spec.labels))
+                cells = _read_columns(path, list(spec.labels))
                 labels = _read_marks(path, cells, spec)
-            index = ImageIndex(base / images.content, suffixes=PHOTOS)
+            index = ImageIndex(base / images.content)
             listed += _list_images(path, cells.iloc[:, 0], labels, index, split)
     return image_source(spec, listed, base)
 
@@ -280,7 +279,7 @@ def isic_archive(spec: DatasetSpec, base: Path, seed: int) -> Source:
     _find_column(table, cells, ARCHIVE_DIAGNOSES, "the diagnosis")
     labels = pd.Series([archive_class(row) for row in cells.to_dict("records")], cells.index)
     kept = labels.isin(spec.classes)
-    index = ImageIndex(base, suffixes=PHOTOS)
+    index = ImageIndex(base)
     listed = _list_images(table, cells.loc[kept, column], labels[kept], index)
     dropped = int((~kept).sum())
     note = f"{dropped:,} images of {base} are not used: undiagnosed, or of another class"
@@ -318,7 +317,7 @@ def derm7pt(spec: DatasetSpec, base: Path, seed: int) -> Source:
     release = base / spec.files[0].content
     column = "clinic" if spec.name == "derm7pt_clinical" else "derm"
     table = release / "meta" / "meta.csv"
-    cells = read_csv(table, ["diagnosis", column])
+    cells = _read_columns(table, ["diagnosis", column])
     labels = _read_values(table, cells, spec, "diagnosis")
     listed = _list_images(table, cells[column], labels, ImageIndex(release / "images"))
     return split_source(spec, base, listed, seed)
@@ -352,6 +351,17 @@ def ph2(spec: DatasetSpec, base: Path, seed: int) -> Source:
     labels = _read_values(table, cells, spec, "clinical diagnosis")
     index = ImageIndex(release / "PH2 Dataset images")
     return split_source(spec, base, _list_images(table, cells["name"], labels, index), seed)
+
+
+def _read_columns(path: Path, columns: Sequence[str]) -> pd.DataFrame:
+    """A table that has these columns."""
+    cells = read_csv(path)
+    if missing := [column for column in columns if column not in cells]:
+        raise DataError(
+            f"{path}, row 1: expected the columns {', '.join(columns)}, got {', '.join(cells)}; "
+            f"missing: {', '.join(missing)}."
+        )
+    return cells
 
 
 def _find_column(path: Path, cells: pd.DataFrame, names: Sequence[str], content: str) -> str:

@@ -1,6 +1,7 @@
 """Splits and datasets, references to them, and their fingerprints."""
 
 import importlib
+import pickle
 import sys
 from pathlib import Path
 from unittest import mock
@@ -12,7 +13,6 @@ from miniatures import class_folders, save
 
 from zetamix_lab import data
 from zetamix_lab.data import DatasetRef, load_cached
-from zetamix_lab.data.load_dataset import load_or_take
 
 SAMPLES = torch.arange(40, dtype=torch.uint8).view(20, 1, 1, 2)
 LABELS = torch.tensor([0] * 10 + [1] * 6 + [2] * 4)
@@ -163,13 +163,13 @@ def test_a_reference_gives_the_same_part_in_every_process():
 def test_a_reference_has_absolute_paths(tmp_path, monkeypatch):
     class_folders(tmp_path / "photos")
     monkeypatch.chdir(tmp_path)
-    expected = DatasetRef(str(tmp_path / "photos"), str(tmp_path / "data"), 0.5, 32)
-    assert load_or_take("photos", Path("data"), 0.5, 32, None)[1] == expected
+    ref = DatasetRef("photos", Path("data"), 0.5, 32)
+    assert ref == DatasetRef(tmp_path / "photos", tmp_path / "data", 0.5, 32)
+    assert (ref.name, ref.data_dir) == (str(tmp_path / "photos"), str(tmp_path / "data"))
     # a name of the catalogue stays one, even if there is a folder of that name
     (tmp_path / "digits").mkdir()
-    assert load_or_take("digits", None, None, None, None)[1] == DatasetRef("digits")
-    whole = small()
-    assert load_or_take(whole, None, None, None, None) == (whole, None)
+    assert DatasetRef("digits").name == "digits"
+    assert pickle.loads(pickle.dumps(ref)) == ref
 
 
 def test_a_missing_package_names_the_extra_to_install():

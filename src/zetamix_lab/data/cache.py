@@ -24,7 +24,7 @@ from filelock import FileLock, Timeout
 from zetamix_lab.atomic_io import hash_file, hash_json, naming, new_folder, read_json, write_json
 from zetamix_lab.data.dataset import Dataset, Split, fingerprint
 from zetamix_lab.data.errors import DataError, DatasetNotFoundError
-from zetamix_lab.data.quality import Scan, describe_doubts, find_shared_groups, missing_classes
+from zetamix_lab.data.quality import Scan, find_doubts
 from zetamix_lab.data.source import Progress, Source
 from zetamix_lab.text import plural, reason
 
@@ -185,7 +185,7 @@ def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: 
         split: [files[f"{split}.{kind}"]["sha256"] for kind in ("samples", "labels")]
         for split in source.rows
     }
-    doubts = describe_doubts(scan.duplicates(), find_shared_groups(source))
+    doubts = find_doubts(source, scan.duplicates())
     meta = {
         "format": FORMAT,
         "name": source.name,
@@ -198,11 +198,7 @@ def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: 
         "fingerprint": fingerprint(source.classes, hashes),
         "origin": source.origin,
         # shown whenever the data is used, not only by `zetamix check`
-        "notes": [
-            *source.notes,
-            *(f"{problem} (listed by zetamix check)" for problem in doubts),
-            *missing_classes(source),
-        ],
+        "notes": [*source.notes, *(f"{doubt} (listed by zetamix check)" for doubt in doubts)],
     }
     write_json(folder / META, {**meta, "sha256": hash_json(meta)})
 

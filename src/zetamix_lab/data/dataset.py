@@ -11,7 +11,7 @@ from torch import Tensor
 
 from zetamix_lab.atomic_io import hash_json
 from zetamix_lab.data.errors import DataError, check_distinct
-from zetamix_lab.data.source import SPLITS, Source, array_source, digest
+from zetamix_lab.data.source import SPLITS, digest
 from zetamix_lab.data.splits import count_labels, first_duplicates, strata, stratified
 
 
@@ -144,17 +144,6 @@ class Dataset:
         """The splits that exist, by name."""
         splits = {"train": self.train, "val": self.val, "test": self.test}
         return {name: split for name, split in splits.items() if split is not None}
-
-    def source(self) -> Source:
-        """The dataset as a `Source`, to be checked like files."""
-        parts = {
-            name: (split.samples.numpy(), split.labels.numpy())
-            for name, split in self.splits.items()
-        }
-        lists = [split.names() for split in self.splits.values()]
-        names = None if None in lists else [name for some in lists for name in some or ()]
-        source = array_source(self.name, self.classes, parts, self.origin)
-        return replace(source, names=names, notes=self.notes)
 
     def with_train_size(self, size: int | float | None) -> "Dataset":
         """The dataset with a stratified subset of `train`; None keeps all of it."""

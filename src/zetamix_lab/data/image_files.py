@@ -163,17 +163,6 @@ def read_image(path: str | Path, shape: tuple[int, ...]) -> Tensor:
     return torch.from_numpy(pixels.copy())
 
 
-def resize_images(images: Array, fit: Fit) -> Array:
-    """Images [n, channels, height, width], of bytes or floating point, as `fit` says."""
-
-    def resize(channel: Array) -> Array:
-        return np.asarray(_apply_fit(Image.fromarray(channel), fit))
-
-    channels = np.ascontiguousarray(images).reshape(-1, *images.shape[2:])
-    resized = [channel for _, some in map_parallel(resize, channels, 1024) for channel in some]
-    return np.stack(resized).reshape(*images.shape[:2], *resized[0].shape)
-
-
 def read_header(path: Path | bytes) -> Header:
     with _open(path) as image:
         sideways = _orientation(image) in SIDEWAYS
