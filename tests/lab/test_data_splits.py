@@ -74,10 +74,10 @@ def test_a_class_that_is_too_small_is_named(counts, present, message):
 
 
 NOTES = [
-    ((), 1, (100, 15, 29), "No val/test split found: created a stratified 70/10/20 split (seed 3)"),
-    ((), 3, (99, 15, 30), "70/10/20 split (seed 3, duplicates kept in one split)"),
-    (("test",), 1, (126, 18, 1), "No val split found: created a stratified split of 1/8 of train"),
-    (("val",), 1, (112, 1, 32), "No test split found: created a stratified split of 2/9 of train"),
+    ((), 1, (100, 15, 29), "No val/test split found: created a stratified 7:1:2 split (seed 3)"),
+    ((), 3, (99, 15, 30), "7:1:2 split (seed 3, duplicates kept in one split)"),
+    (("test",), 1, (126, 18, 1), "No val split found: created a stratified 7:1 split (seed 3)"),
+    (("val",), 1, (112, 1, 32), "No test split found: created a stratified 7:2 split (seed 3)"),
     (("val", "test"), 1, (144, 1, 1), None),
 ]
 

@@ -10,8 +10,7 @@ from safetensors.torch import save_file
 
 from zetamix.methods import parse
 from zetamix_lab.data import from_tensors
-from zetamix_lab.data.augment import measure_scale
-from zetamix_lab.data.loader import Loader
+from zetamix_lab.data.loader import Loader, measure_scale
 from zetamix_lab.metrics import EVALUATED, SCALED, classify, confusion, fit_temperature
 from zetamix_lab.models import TrainedModel, initialise
 from zetamix_lab.train import Run, load_model

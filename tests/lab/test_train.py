@@ -28,8 +28,7 @@ from torch import nn
 
 from zetamix.methods import parse
 from zetamix.sampling import mix64
-from zetamix_lab.data.augment import ROUND, measure_scale
-from zetamix_lab.data.loader import Loader
+from zetamix_lab.data.loader import ROUND, Loader, measure_scale
 from zetamix_lab.metrics import EVALUATED, METRICS, SCALED, classify
 from zetamix_lab.models import initialise
 from zetamix_lab.records import RunRecord

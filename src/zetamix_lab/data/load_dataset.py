@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from zetamix_lab.data.cache import Request as Request
-from zetamix_lab.data.cache import find_damage, prepared_folder
+from zetamix_lab.data.cache import prepared_folder
 from zetamix_lab.data.dataset import Dataset
 from zetamix_lab.data.errors import DataError, DatasetNotFoundError, OnProblem, raise_problems
 from zetamix_lab.data.groups import Group
@@ -77,10 +77,9 @@ def check(
     """Read every sample and report all problems of a dataset in one pass.
 
     Problems are: images that cannot be read, duplicates across splits, duplicates with conflicting
-    labels, classes that are too small to split or missing from a split, invalid rows of a table,
-    damaged prepared data.
+    labels, classes that are too small to split or missing from a split, invalid rows of a table.
 
-    Reads the files if they are on this machine, and the prepared data otherwise.
+    Reads the files, even if they are already prepared.
 
     >>> report = check("digits")
     >>> report.ok, report.sizes
@@ -89,16 +88,7 @@ def check(
     problems: list[str] = []
     try:
         request = resolve(name, data_dir, seed, size, group, problems.extend)
-        if damage := find_damage(request.folder, checksums=True):
-            problems.append(f"Prepared data is damaged: {damage}. Prepare it again.")
-        try:
-            source = request.source(progress)
-        except DatasetNotFoundError:
-            prepared = request.open()
-            if prepared is None:
-                raise
-            source = prepared.source()
-        report = check_source(source, progress)
+        report = check_source(request.source(progress), progress)
     except DataError as error:
         if problems:
             raise_problems([*problems, str(error)])
@@ -135,7 +125,7 @@ def resolve(
                 return digits_source(seed)
             return torchvision_source(path, folder / path, folder)
 
-        return Request(path, prepared_folder(folder, path, settings), source)
+        return Request(prepared_folder(folder, path, settings), source)
     # imported here because pandas takes 0.6 s, and names need none of it
     from zetamix_lab.data.readers import open_table
     from zetamix_lab.data.sample_table import to_source
@@ -149,7 +139,7 @@ def resolve(
     def own_source(progress: Progress | None) -> Source:
         return to_source(read(), seed=seed, size=size, group=group, on_problem=on_problem)
 
-    return Request(title, prepared_folder(folder, title, settings, files), own_source, own=True)
+    return Request(prepared_folder(folder, title, settings, files), own_source, own=True)
 
 
 def find(name: DataName) -> str | Path:

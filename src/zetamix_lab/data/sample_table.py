@@ -100,9 +100,9 @@ def to_source(
         shape, dtype, how, read = _prepare_arrays(table, size)
         why = ""
     else:
-        headers = [h for _, some in map_parallel(try_header, table.images, 1024) for h in some]
+        headers = list(map_parallel(try_header, table.images, 1024))
         shape, fit = choose_fit(headers, size, table.path, on_problem)
-        dtype, how, why = fit.dtype, f"images {fit.describe()}", fit.why
+        dtype, how, why = "uint8", f"images {fit.describe()}", fit.why
         read = read_images(table.images, table.where, shape, fit)
     hints = suggest_pattern(table.names or (), len(classes)) if group is None else ()
     source = Source(

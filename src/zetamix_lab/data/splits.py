@@ -6,7 +6,6 @@ up) are for validation, the rest for testing. It gives the paper's sizes of all 
 PH2 and MED-NODE the test counts of each class, which follow from the printed metrics.
 """
 
-import os
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
@@ -132,11 +131,8 @@ def complete_splits(
     same = [every[row] for row in train.tolist()]
     labels = torch.from_numpy(source.labels[train])
     kinds = strata(labels)
-    created = (
-        "a stratified 70/10/20 split"
-        if len(missing) > 1
-        else f"a stratified split of {'1/8' if missing == ['val'] else '2/9'} of train"
-    )
+    ratio = ":".join(str(SHARES[name]) for name in ("train", *missing))
+    created = f"a stratified {ratio} split"
     together = ""
     if source.groups is not None:
         groups = [source.groups[row] for row in train.tolist()]
@@ -194,24 +190,21 @@ def first_duplicates(keys: Sequence[Hashable], labels: Tensor, least: int) -> Te
 
 def content_keys(images: Sequence[Path | bytes]) -> list[Hashable]:
     """Keys that are equal for the same bytes; of files only those of one size are read."""
-    sizes = [
-        # a pipe would block
-        os.path.getsize(image) if isinstance(image, Path) and os.path.isfile(image) else None
-        for image in images
-    ]
-    counts = Counter(sizes)
-    keys: list[Hashable] = []
-    for image, size in zip(images, sizes, strict=True):
-        # not a duplicate of any other
-        key: Hashable = image
+    # a pipe would block
+    files = [image for image in images if isinstance(image, Path) and image.is_file()]
+    sizes = {file: file.stat().st_size for file in files}
+    counts = Counter(sizes.values())
+
+    def key(image: Path | bytes) -> Hashable:
         if isinstance(image, bytes):
-            key = digest(image)
-        elif size is not None and counts[size] > 1:
-            # decoding reports a file that cannot be read
-            with suppress(OSError):
-                key = digest(image.read_bytes())
-        keys.append(key)
-    return keys
+            return digest(image)
+        # decoding reports a file that cannot be read
+        with suppress(OSError):
+            if image in sizes and counts[sizes[image]] > 1:
+                return digest(image.read_bytes())
+        return image
+
+    return [key(image) for image in images]
 
 
 def _too_few(
