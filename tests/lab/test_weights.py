@@ -68,10 +68,13 @@ def test_grey_images_give_what_their_rgb_copies_give(tmp_path, name):
 
 def test_weights_of_another_network_are_refused(tmp_path):
     imagenet(tmp_path / "r.pth")
-    with pytest.raises(WeightsError, match=r"r\.pth does not match this model: .*, and \d+ more"):
+    with pytest.raises(
+        WeightsError, match=r"r\.pth does not match this model: Missing key.* \[\.\.\.\]"
+    ):
         start(tmp_path / "r.pth", "resnet50")
-    sizes = r"conv1.weight is \[64, 3, 7, 7\] there and \[64, 3, 3, 3\] here"
-    with pytest.raises(WeightsError, match=sizes + r"\. For the ImageNet stem add --set stem=im"):
+    with pytest.raises(
+        WeightsError, match=r"conv1.weight: .* For the ImageNet stem add --set stem=im"
+    ):
         start(tmp_path / "r.pth", shape=(3, 32, 32))
 
 

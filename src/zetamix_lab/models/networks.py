@@ -7,7 +7,6 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from textwrap import shorten
@@ -233,11 +232,18 @@ def _from_timm(name: str, num_classes: int, shape: tuple[int, ...]) -> nn.Module
 
     options: dict[str, Any] = {"num_classes": num_classes, "in_chans": shape[0]}
     config: Any = timm.get_pretrained_cfg(name, allow_unregistered=True)
-    if config.fixed_input_size:
-        # of networks whose input size cannot be set
-        with suppress(TypeError):
-            return timm.create_model(name, **options, img_size=shape[1:])
-    return timm.create_model(name, **options)
+    try:
+        fixed: dict[str, Any] = {"img_size": shape[1:]} if config.fixed_input_size else {}
+        model: nn.Module = timm.create_model(name, **options, **fixed)
+    except TypeError:
+        # a network whose input size cannot be set
+        model = timm.create_model(name, **options)
+    patch = getattr(getattr(model, "patch_embed", None), "patch_size", None)
+    steps = patch if isinstance(patch, tuple) else (patch or 1,) * 2
+    # timm would ignore the pixels beyond the last whole patch
+    if any(side % step for side, step in zip(shape[1:], steps, strict=True)):
+        raise ValueError(f"patches of {steps[0]} × {steps[1]} do not fill them")
+    return model
 
 
 def _outputs(model: nn.Module, shape: tuple[int, ...]) -> Any:
