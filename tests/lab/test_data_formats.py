@@ -157,7 +157,8 @@ def test_the_same_images_are_the_same_dataset_in_every_format(name, files, mine,
     assert dataset.notes == ("No val/test split found: created a stratified 7:1:2 split (seed 0)",)
     assert dataset.origin.startswith(str(path))
     check_pictures(dataset, 60)
-    assert data.load(f"hf:{path}", data_dir, size=8).shape == (3, 8, 8)
+    if path.suffix != ".npz":
+        assert data.load(f"hf:{path}", data_dir, size=8).shape == (3, 8, 8)
     report = data.check(path, data_dir)
     assert (report.ok, report.sizes, report.duplicates) == (True, split_sizes(dataset), ())
     # a file with another time is prepared again, and replaces the old form
@@ -326,10 +327,8 @@ def test_float_images_keep_their_range(channels, tmp_path):
     assert dataset.shape == (len(channels) * 2 + 1, 10, 8)
     stored = {float(image.ravel()[0]) for image in images.astype(np.float32)}
     assert {float(image[0, 0, 0]) for image in dataset.train.samples} <= stored
-    small = data.load(path, tmp_path, size=4)
-    assert small.shape[1:] == (4, 4)
-    # the mean of the centre square, and not clipped to bytes
-    assert -500 < float(small.train.samples.mean()) < -100
+    with pytest.raises(DataError, match=r"ct\.npz: size is for image files"):
+        data.load(path, tmp_path, size=4)
 
 
 # sizes

@@ -4,7 +4,7 @@ import shutil
 
 import numpy as np
 import pytest
-from miniatures import class_folders, picture, save, split_folders, write_npz
+from miniatures import class_folders, picture, save, split_folders
 from test_data_formats import csv_of, fill
 
 from zetamix_lab import data
@@ -108,17 +108,6 @@ def test_duplicates_in_arrays_are_named_by_row(tmp_path):
     assert (len(report.duplicates), report.conflicts) == (2, 1)
     same_class = next(group for group in report.duplicates if group[0].label == "2")
     assert all(str(s) == f"{s.split} row {s.row} (2)" for s in same_class)
-
-
-def test_prepared_data_is_checked_against_its_checksums(tmp_path):
-    write_npz(tmp_path / "own.npz", {"train": [5] * 3}, (1, 8, 8))
-    data.load(tmp_path / "own.npz", tmp_path)
-    (file,) = (tmp_path / "prepared").glob("*/train.samples")
-    content = bytearray(file.read_bytes())
-    content[10] ^= 1
-    file.write_bytes(content)
-    (problem,) = data.check(tmp_path / "own.npz", tmp_path).problems
-    assert problem.startswith(f"Prepared data is damaged: {file} has changed")
 
 
 def test_progress_is_reported(tmp_path):

@@ -154,17 +154,6 @@ def read_image(path: str | Path, shape: tuple[int, ...]) -> Tensor:
         raise DataError(f"{path}: {explain(error)}.") from error
 
 
-def resize_images(images: Array, fit: Fit) -> Array:
-    """Images [n, channels, height, width], of bytes or floating point, as `fit` says."""
-
-    def resize(channel: Array) -> Array:
-        return np.asarray(_apply_fit(Image.fromarray(channel), fit))
-
-    channels = np.ascontiguousarray(images).reshape(-1, *images.shape[2:])
-    resized = list(map_parallel(resize, channels, 1024))
-    return np.stack(resized).reshape(*images.shape[:2], *resized[0].shape)
-
-
 def try_header(file: Path | bytes) -> Header | None:
     """The header of an image; None for a file that cannot be read."""
     try:

@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,9 @@ import torch
 from zetamix_lab.data.errors import DataError, OnProblem, check_distinct, raise_problems
 from zetamix_lab.data.groups import Group, find_groups, suggest_column, suggest_pattern
 from zetamix_lab.data.image_files import (
-    Fit,
     choose_fit,
     map_parallel,
     read_images,
-    resize_images,
     try_header,
 )
 from zetamix_lab.data.source import Array, Block, Rows, Source, digest, read_arrays
@@ -348,11 +345,9 @@ def _prepare_arrays(
         if size is not None:
             raise DataError(f"{table.path}: points of {shape[0]} coordinates; size is for images.")
         return shape, dtype, f"points of {shape[0]} coordinates", read_arrays(table.arrays)
-    if size is None:
-        return shape, dtype, "images not resized", read_arrays(table.arrays)
-    fit = Fit(size, crop=1.0)
-    read = read_arrays(table.arrays, partial(resize_images, fit=fit))
-    return (shape[0], size, size), dtype, f"images {fit.describe()}", read
+    if size is not None:
+        raise DataError(f"{table.path}: size is for image files; resize arrays yourself.")
+    return shape, dtype, "images not resized", read_arrays(table.arrays)
 
 
 def natural_order(name: str) -> list[tuple[int, str]]:

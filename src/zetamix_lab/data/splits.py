@@ -6,6 +6,7 @@ up) are for validation, the rest for testing. It gives the paper's sizes of all 
 PH2 and MED-NODE the test counts of each class, which follow from the printed metrics.
 """
 
+import os
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
@@ -191,8 +192,8 @@ def first_duplicates(keys: Sequence[Hashable], labels: Tensor, least: int) -> Te
 def content_keys(images: Sequence[Path | bytes]) -> list[Hashable]:
     """Keys that are equal for the same bytes; of files only those of one size are read."""
     # a pipe would block
-    files = [image for image in images if isinstance(image, Path) and image.is_file()]
-    sizes = {file: file.stat().st_size for file in files}
+    files = [image for image in images if isinstance(image, Path) and os.path.isfile(image)]
+    sizes = {file: os.path.getsize(file) for file in files}
     counts = Counter(sizes.values())
 
     def key(image: Path | bytes) -> Hashable:
