@@ -327,7 +327,7 @@ def test_float_images_keep_their_range(channels, tmp_path):
     assert dataset.shape == (len(channels) * 2 + 1, 10, 8)
     stored = {float(image.ravel()[0]) for image in images.astype(np.float32)}
     assert {float(image[0, 0, 0]) for image in dataset.train.samples} <= stored
-    with pytest.raises(DataError, match=r"ct\.npz: size is for image files"):
+    with pytest.raises(data.DataError, match=r"ct\.npz: size is for image files"):
         data.load(path, tmp_path, size=4)
 
 
