@@ -47,11 +47,8 @@ def test_a_subset_is_stratified_and_fixed_by_a_seed(size, counts):
     assert [label_of[first] for first in firsts] == subset.labels.tolist()
     assert torch.equal(subset.rows, again.rows)
     assert torch.equal(subset.rows, other.rows) == (size == 1.0)
-
-
-def test_a_subset_of_a_subset_reads_only_its_rows():
-    split = small().train
-    inner = split.subset(10, seed=0).subset(3, seed=0)
+    # only its rows are read
+    inner = subset.subset(3, seed=0)
     assert "samples" not in vars(inner)
     assert torch.equal(inner.take(torch.tensor([2])), inner.samples[2:])
     assert inner.pool.data_ptr() == split.pool.data_ptr()
@@ -85,26 +82,22 @@ def made(labels, split="train", count=2):
 
 
 REFUSED = [
-    (lambda: made([0, 1], split="test"), ValueError, "splits must be train and optionally"),
-    (lambda: made([0, -1]), ValueError, "train must have one label from 0"),
-    (lambda: made([0, 1], count=3), ValueError, "for each of its 3 samples"),
-    *(
-        (
-            lambda size=size: small().train.subset(size),
-            ValueError,
-            rf"1\.0, .* 3 .* 20 .*, got {size}",
-        )
-        for size in (2, 21, 1.5, 0.0)
-    ),
-    (lambda: small().holdout(1), ValueError, "fraction must lie between 0 and 1, got 1"),
-    (lambda: small().holdout().holdout(), data.DataError, "already has a validation split of 3"),
+    (lambda: made([0, 1], split="test"), "splits must be train and optionally"),
+    (lambda: made([0, -1]), "train must have one label from 0"),
+    (lambda: made([0, 1], count=3), "for each of its 3 samples"),
+    (lambda: small().train.subset(2), r"to 1\.0, or a number of samples from 3 .* to 20 .*, got 2"),
+    (lambda: small().train.subset(21), "got 21"),
+    (lambda: small().train.subset(1.5), "got 1.5"),
+    (lambda: small().train.subset(0.0), "got 0.0"),
+    (lambda: small().holdout(1), "fraction must lie between 0 and 1, got 1"),
+    (lambda: small().holdout().holdout(), "already has a validation split of 3"),
 ]
 
 
-@pytest.mark.parametrize(("call", "kind", "message"), REFUSED)
-def test_invalid_arguments_are_refused(call, kind, message):
-    with pytest.raises(kind, match=message):
-        call()
+def test_invalid_arguments_are_refused():
+    for call, message in REFUSED:
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
 def test_the_fingerprint_is_of_classes_samples_labels_and_splits():

@@ -52,26 +52,20 @@ def test_logits_come_out(name, shape, parameters):
         assert count_parameters(model) == parameters
 
 
-STEMS = [
-    ((3, 32, 32), "auto", "small"),
-    ((3, 64, 64), "auto", "small"),
-    ((3, 64, 65), "auto", "imagenet"),
-    ((1, 96, 96), "auto", "imagenet"),
-    ((3, 96, 96), "small", "small"),
-    ((3, 32, 32), "imagenet", "imagenet"),
-]
-
-
-@pytest.mark.parametrize(("shape", "stem", "expected"), STEMS)
-def test_small_images_get_a_small_stem(shape, stem, expected):
-    model = initialise("resnet18", 2, shape, stem=stem)
-    size, stride, pool = (3, 1, nn.Identity) if expected == "small" else (7, 2, nn.MaxPool2d)
-    first = model.conv1
-    assert (first.kernel_size, first.stride) == ((size, size), (stride, stride))
-    assert first.bias is None
-    assert isinstance(model.maxpool, pool)
-    # Kaiming, fan out, as torchvision's ResNets
-    assert first.weight.std().item() == pytest.approx((2 / (64 * size**2)) ** 0.5, rel=0.1)
+def test_small_images_get_a_small_stem():
+    for shape, stem, is_small in (
+        ((3, 64, 64), "auto", True),
+        ((3, 64, 65), "auto", False),
+        ((1, 96, 96), "small", True),
+        ((3, 32, 32), "imagenet", False),
+    ):
+        model = initialise("resnet18", 2, shape, stem=stem)
+        size, stride, pool = (3, 1, nn.Identity) if is_small else (7, 2, nn.MaxPool2d)
+        first = model.conv1
+        assert (first.kernel_size, first.stride, first.bias) == ((size,) * 2, (stride,) * 2, None)
+        assert isinstance(model.maxpool, pool)
+        # Kaiming, fan out, as torchvision's ResNets
+        assert first.weight.std().item() == pytest.approx((2 / (64 * size**2)) ** 0.5, rel=0.1)
 
 
 OWN = """
@@ -109,69 +103,53 @@ def test_a_model_of_ones_own(own):
         initialise(f"{own}:make", 5, (1, 8, 8))
 
 
-@pytest.mark.parametrize(
-    ("shape", "with_gpu", "without"),
-    [
-        ((2,), "mlp", "mlp"),
+def test_auto_chooses_by_shape():
+    for shape, with_gpu, without in (
         ((5, 7), "mlp", "mlp"),
         ((3, 15, 15), "digitnet", "digitnet"),
         ((3, 8, 16), "resnet18", "smallnet"),
-        ((3, 64, 64), "resnet18", "smallnet"),
         ((3, 256, 256), "resnet18", "resnet18"),
-    ],
-)
-def test_auto_chooses_by_shape(shape, with_gpu, without):
-    assert (default_model(shape), default_model(shape, gpu=False)) == (with_gpu, without)
-    if with_gpu != "resnet18":
+    ):
+        assert (default_model(shape), default_model(shape, gpu=False)) == (with_gpu, without)
         auto, named = (initialise(name, 4, shape) for name in ("auto", with_gpu))
         assert count_parameters(auto) == count_parameters(named)
 
 
 REFUSED = [
     (
-        "resnet81", (3, 32, 32), UnknownModelError,
-        r"Expected a model such as auto, smallnet, lenet5, digitnet, mlp, resnet18 or another "
-        r"classification model of torchvision, timm:NAME or FILE\.py:FUNCTION, got 'resnet81'\. "
-        r"Did you mean resnet18, .*\?",
+        "resnet81",
+        (3, 32, 32),
+        "Expected a model such as auto, .*, got 'resnet81'. Did you mean resn",
     ),
-    ("mobilevit_xxss", (3, 32, 32), UnknownModelError,
-     r".* Did you mean timm:mobilevit_xxs, .*\?"),
-    ("net.py", (3, 32, 32), UnknownModelError,
-     r".*Name a function or class of the file too: net\.py:FUNCTION\."),
-    ("net.py:made", (1, 8, 8), UnknownModelError,
-     r".*net\.py has no function 'made'\. Did you mean make\?"),
-    ("net.py:no_module", (1, 8, 8), UnknownModelError,
-     r".*no_module must take the number of classes, 10, and return a torch\.nn\.Module with logits "
-     r"\[n, 10\] for samples \[n, 1, 8, 8\]: AttributeError: .*"),
-    ("net.py:wrong_size", (1, 8, 8), UnknownModelError,
-     r".* for samples \[n, 1, 8, 8\], got \[1, 11\] for n = 1\."),
-    ("net.py:broken", (1, 8, 8), UnknownModelError,
-     r".* for samples \[n, 1, 8, 8\]: KeyError: 'gone' \(net\.py, line 15\)\."),
-    ("timm:resnet81", (3, 32, 32), UnknownModelError,
-     r".*, got 'timm:resnet81'\. Did you mean timm:resnet18, .*\?"),
-    ("timm:resnet18", (2,), ValueError, r"timm:resnet18 takes images.*"),
-    ("fcn_resnet50", (3, 32, 32), UnknownModelError, r".*got 'fcn_resnet50'\..*"),
-    ("resnet18", (2,), ValueError,
-     r"resnet18 takes images, \(channels, height, width\), got samples of shape \(2,\)\. "
-     r"For points, use mlp\."),
-    ("lenet5", (1, 8, 8), ValueError, r"lenet5 needs images of at least 16 × 16, got 8 × 8\."),
-    ("alexnet", (2, 64, 64), UnknownModelError, r"alexnet does not accept images of 2 × 64 × 64.*"),
-    ("alexnet", (3, 32, 32), UnknownModelError,
-     r"alexnet does not accept images of 3 × 32 × 32: Given input size.* If the images are your "
-     r"own add --size 224, or use resnet18, which accepts all\."),
-    ("vit_b_16", (3, 40, 40), UnknownModelError,
-     r"vit_b_16 does not accept images of 3 × 40 × 40: Input shape indivisible by patch size\. .*"),
-    ("timm:test_vit", (1, 28, 28), UnknownModelError,
-     r"timm:test_vit does not accept .* 1 × 28 × 28: patches of 16 × 16 do not fill them\. .*"),
-]  # fmt: skip
+    ("mobilevit_xxss", (3, 32, 32), "Did you mean timm:mobilevit_xxs"),
+    ("timm:resnet81", (3, 32, 32), "Did you mean timm:resnet18"),
+    ("fcn_resnet50", (3, 32, 32), "got 'fcn_resnet50'"),
+    ("net.py", (3, 32, 32), r"Name a function or class of the file too: net\.py:FUNCTION\."),
+    ("net.py:made", (1, 8, 8), r"net\.py has no function 'made'\. Did you mean make\?"),
+    ("net.py:no_module", (1, 8, 8), "must take the number of classes, 10, and .* AttributeError"),
+    ("net.py:wrong_size", (1, 8, 8), r"samples \[n, 1, 8, 8\], got \[1, 11\] for n = 1\."),
+    ("net.py:broken", (1, 8, 8), r"8, 8\]: KeyError: 'gone' \(net\.py, line 15\)\."),
+    (
+        "timm:resnet18",
+        (2,),
+        r"takes images, .* got samples of shape \(2,\)\. For points, use mlp\.",
+    ),
+    ("lenet5", (1, 8, 8), r"lenet5 needs images of at least 16 × 16, got 8 × 8\."),
+    ("alexnet", (2, 64, 64), "alexnet does not accept images of 2 × 64 × 64: "),
+    (
+        "alexnet",
+        (3, 32, 32),
+        "32: Given input size.* If the images are your own add --size 224, or",
+    ),
+    ("vit_b_16", (3, 40, 40), "images of 3 × 40 × 40: Input shape indivisible by patch size"),
+    ("timm:test_vit", (1, 28, 28), "patches of 16 × 16 do not fill them"),
+]
 
 
-@pytest.mark.parametrize(
-    ("name", "shape", "kind", "message"), REFUSED, ids=[row[0] for row in REFUSED]
-)
-def test_models_that_do_not_fit_are_refused(name, shape, kind, message, own, monkeypatch):
+@pytest.mark.parametrize(("name", "shape", "message"), REFUSED)
+def test_models_that_do_not_fit_are_refused(name, shape, message, own, monkeypatch):
     monkeypatch.chdir(own.parent)
-    with pytest.raises(kind, match=f"^{message}$"):
+    with pytest.raises(ValueError, match=message):
         initialise(name, 10, shape)
 
 
