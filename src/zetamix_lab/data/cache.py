@@ -73,9 +73,7 @@ class Request:
             return Dataset(
                 name=meta["name"],
                 classes=tuple(meta["classes"]),
-                train=splits["train"],
-                val=splits.get("val"),
-                test=splits.get("test"),
+                **splits,
                 fingerprint=meta["fingerprint"],
                 origin=meta["origin"],
                 notes=tuple(meta["notes"]),

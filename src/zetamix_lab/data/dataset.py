@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -104,7 +104,7 @@ class Dataset:
     """A hash of classes, samples and labels: equal for identical datasets."""
     origin: str = "made in memory"
     """A description of where the samples come from."""
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     """Facts to report with results: created splits, duplicates, differences from the paper."""
 
     @property
@@ -195,9 +195,7 @@ def from_tensors(
     return Dataset(
         name=name,
         classes=tuple(classes),
-        train=made["train"],
-        val=made.get("val"),
-        test=made.get("test"),
+        **made,
         fingerprint=fingerprint(classes, hashes),
         origin=origin,
         notes=tuple(notes),

@@ -133,32 +133,29 @@ def complete_splits(
     labels = torch.from_numpy(source.labels[train])
     kinds = strata(labels)
     ratio = ":".join(str(SHARES[name]) for name in ("train", *missing))
-    created = f"a stratified {ratio} split"
-    together = ""
-    if source.groups is not None:
-        groups = [source.groups[row] for row in train.tolist()]
-        merged = merge_groups(groups, same)
-        if problems := _too_few_groups(labels, merged, source.classes, missing, origin):
-            on_problem(problems)
-            return source
-        drawn = draw_groups(kinds, merged, {s: SHARES[s] for s in (*missing, "train")}, seed)
-        created += f" of {plural(len(set(groups)), 'group')}"
-        together = ", each in one split"
-    else:
+    if source.groups is None:
         first = first_duplicates(same, kinds, 1 + len(missing))
         leaders = torch.unique(first)
         counts = count_labels(labels[leaders], len(source.classes)).tolist()
-        on_problem(_too_few(counts, "image", source.classes, missing, origin))
-        if len(leaders) < len(labels):
-            together = ", duplicates kept in one split"
+        on_problem(_too_few(source, counts, "image", missing, origin))
         drawn = {
             name: torch.isin(first, leaders[chosen]).nonzero().squeeze(1)
             for name, chosen in _draw(kinds[leaders], missing, seed).items()
         }
+        together = ", duplicates kept in one split" if len(leaders) < len(labels) else ""
+    else:
+        groups = [source.groups[row] for row in train.tolist()]
+        merged = merge_groups(groups, same)
+        if problems := _too_few_groups(source, labels, merged, missing, origin):
+            on_problem(problems)
+            return source
+        drawn = draw_groups(kinds, merged, {s: SHARES[s] for s in (*missing, "train")}, seed)
+        together = f", {plural(len(set(groups)), 'group')} each in one split"
     splits = source.splits.copy()
     for split, chosen in drawn.items():
         splits[train[chosen.numpy()]] = split
-    note = f"No {'/'.join(missing)} split found: created {created} (seed {seed}{together})"
+    note = f"No {'/'.join(missing)} split found: created a stratified {ratio} split"
+    note += f" (seed {seed}{together})"
     return replace(source, splits=splits, notes=(*source.notes, note))
 
 
@@ -209,11 +206,7 @@ def content_keys(images: Sequence[Path | bytes]) -> list[Hashable]:
 
 
 def _too_few(
-    counts: Sequence[int],
-    noun: str,
-    classes: Sequence[str],
-    missing: Sequence[str],
-    origin: str,
+    source: Source, counts: Sequence[int], noun: str, missing: Sequence[str], origin: str
 ) -> list[str]:
     """The classes that have too few images, or groups, to be in every split."""
     least = 1 + len(missing)
@@ -221,13 +214,13 @@ def _too_few(
         f"Class {name!r} of {origin} has {plural(count, noun)} to split. Creating "
         f"{' and '.join(missing)} needs at least {least} of every class: add {noun}s, remove the "
         "class, or split the data yourself into train, val and test."
-        for name, count in zip(classes, counts, strict=True)
+        for name, count in zip(source.classes, counts, strict=True)
         if count < least
     ]
 
 
 def _too_few_groups(
-    labels: Tensor, groups: Tensor, classes: Sequence[str], missing: Sequence[str], origin: str
+    source: Source, labels: Tensor, groups: Tensor, missing: Sequence[str], origin: str
 ) -> list[str]:
     found = len(torch.unique(groups))
     shares = SHARES["train"] + sum(SHARES[name] for name in missing)
@@ -237,6 +230,6 @@ def _too_few_groups(
             f"Creating {' and '.join(missing)} needs at least {shares}: split the data yourself "
             "into train, val and test, or use smaller groups."
         ]
-    hot = labels > 0 if labels.ndim == 2 else F.one_hot(labels, len(classes)) > 0
-    counts = [len(torch.unique(groups[hot[:, label]])) for label in range(len(classes))]
-    return _too_few(counts, "group", classes, missing, origin)
+    hot = labels if labels.ndim == 2 else F.one_hot(labels, len(source.classes))
+    counts = [len(torch.unique(groups[column > 0])) for column in hot.T]
+    return _too_few(source, counts, "group", missing, origin)
