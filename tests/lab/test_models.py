@@ -139,7 +139,7 @@ REFUSED = [
     (
         "alexnet",
         (3, 32, 32),
-        "32: Given input size.* If the images are your own add --size 224, or",
+        "32: Given input size.* Add --size 224 for image files of your own, or",
     ),
     ("vit_b_16", (3, 40, 40), "images of 3 × 40 × 40: Input shape indivisible by patch size"),
     ("timm:test_vit", (1, 28, 28), "patches of 16 × 16 do not fill them"),

@@ -203,7 +203,7 @@ def _from_library(name: str, num_classes: int, shape: tuple[int, ...]) -> nn.Mod
     except (AssertionError, RuntimeError, ValueError) as error:
         raise UnknownModelError(
             f"{name} does not accept images of {' × '.join(map(str, shape))}: "
-            f"{reason(error).rstrip('!.')}. If the images are your own add --size 224, or use "
+            f"{reason(error).rstrip('!.')}. Add --size 224 for image files of your own, or use "
             "resnet18, which accepts all."
         ) from None
     return model
