@@ -40,7 +40,7 @@ def check(
 
     Exits with status 1 if there is a problem: unreadable images, duplicates across splits or with
     conflicting labels, groups (--group) across splits, a class too small to split or missing from a
-    split, or invalid rows of a table. Duplicates within one split and class are listed only.
+    split, invalid rows of a table. Duplicates within one split and class are listed only.
     """
     groups = options.parse_group(group)
     options.open_console(json_file)

@@ -79,16 +79,14 @@ def check(
     Problems are: images that cannot be read, duplicates across splits, duplicates with conflicting
     labels, classes that are too small to split or missing from a split, invalid rows of a table.
 
-    Reads the files, even if they are already prepared.
-
     >>> report = check("digits")
     >>> report.ok, report.sizes
     (True, {'train': 1257, 'val': 180, 'test': 360})
     """
     problems: list[str] = []
     try:
-        request = resolve(name, data_dir, seed, size, group, problems.extend)
-        report = check_source(request.source(progress), progress)
+        source = resolve(name, data_dir, seed, size, group, problems.extend).source(progress)
+        report = check_source(source, progress)
     except DataError as error:
         if problems:
             raise_problems([*problems, str(error)])
