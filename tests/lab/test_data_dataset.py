@@ -85,7 +85,10 @@ REFUSED = [
     (lambda: made([0, 1], split="test"), "splits must be train and optionally"),
     (lambda: made([0, -1]), "train must have one label from 0"),
     (lambda: made([0, 1], count=3), "for each of its 3 samples"),
-    (lambda: small().train.subset(2), r"to 1\.0, or a number of samples from 3 .* to 20 .*, got 2"),
+    (
+        lambda: small().train.subset(2),
+        r"between 3 \(.*\) and 20 \(.*\), or be a fraction up to 1\.0, got 2",
+    ),
     (lambda: small().train.subset(21), "got 21"),
     (lambda: small().train.subset(1.5), "got 1.5"),
     (lambda: small().train.subset(0.0), "got 0.0"),

@@ -224,7 +224,7 @@ def _subset_size(size: int | float, available: int, classes: int) -> int:
     fraction = isinstance(size, float)
     if not (0 < size <= 1 if fraction else classes <= size <= available):
         raise ValueError(
-            f"size must be a fraction up to 1.0, or a number of samples from {classes:,} (one of "
-            f"each class) to {available:,} (the whole split), got {size}."
+            f"size must lie between {classes:,} (one of each class) and {available:,} (the whole "
+            f"split), or be a fraction up to 1.0, got {size:,}."
         )
     return max(classes, round(size * available)) if fraction else int(size)

@@ -1,4 +1,4 @@
-"""Networks by name: small ones of our own, torchvision's, timm's and the user's."""
+"""Networks by name: small ones of our own, torchvision's, timm's, the user's; initial weights."""
 
 import importlib.util
 import math
@@ -200,7 +200,7 @@ def _from_library(name: str, num_classes: int, shape: tuple[int, ...]) -> nn.Mod
         model = make(name.removeprefix(TIMM), num_classes, shape)
         # so that an unsupported size raises here and not in the first step
         _outputs(model, shape)
-    except (AssertionError, RuntimeError, ValueError) as error:
+    except (ArithmeticError, AssertionError, RuntimeError, ValueError) as error:
         raise UnknownModelError(
             f"{name} does not accept images of {' × '.join(map(str, shape))}: "
             f"{reason(error).rstrip('!.')}. Add --size 224 for image files of your own, or use "
