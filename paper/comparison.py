@@ -16,8 +16,7 @@ from paper.measure.estimate import mean_of
 from paper.records import View
 from paper.search import AUGMENTATION
 from zetamix.methods import parse
-from zetamix_lab.data.augment import measure_scale
-from zetamix_lab.data.loader import Loader
+from zetamix_lab.data.loader import Loader, measure_scale
 from zetamix_lab.metrics import METRICS, Metric, count_right, resolution
 from zetamix_lab.report import Cell, Picture, Table, drawing
 from zetamix_lab.report.figure import COLOURS, GREY

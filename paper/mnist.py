@@ -17,7 +17,7 @@ from paper.measure.estimate import mean_of
 from paper.measure.oracle import Oracle, accuracy, train_oracle
 from paper.measure.realism import CERTAIN, FLOOR, density, judge, predict
 from paper.records import Measurement, View
-from zetamix_lab.data.augment import Scale
+from zetamix_lab.data.loader import Scale
 from zetamix_lab.models import initialise
 from zetamix_lab.report import Picture, Table, drawing
 from zetamix_lab.report.figure import COLOURS

@@ -78,14 +78,14 @@ def request(
     if spec.split == "made":
         settings["seed"] = seed
     folder = cache.prepared_folder(base, spec.name, settings)
-    return Request(spec.name, folder, partial(_read, spec, base, seed, fetch))
+    return Request(folder, partial(_read, spec, base, seed, fetch))
 
 
 def status(spec: DatasetSpec, data_dir: DataDir = None, seed: int = 0) -> str:
     """ "built in", "prepared", "files" that `load` will prepare, or "" if not on this machine."""
     if spec.access == "built in":
         return "built in"
-    if cache.read_meta(request(spec, data_dir, seed).folder) is not None:
+    if request(spec, data_dir, seed).open() is not None:
         return "prepared"
     base = resolve_data_dir(data_dir)
     return "" if (locate(spec, base) or find_copy(spec, base)) is None else "files"

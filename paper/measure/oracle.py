@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from paper.measure.estimate import Estimate, mean_of
 from paper.measure.realism import predict
-from zetamix_lab.data.augment import Scale, measure_scale
 from zetamix_lab.data.dataset import Split
+from zetamix_lab.data.loader import Scale, measure_scale
 from zetamix_lab.models import initialise
 
 BATCH_SIZE = 128

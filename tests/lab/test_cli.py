@@ -131,7 +131,11 @@ HUGE = "9" * 30
             1,
             "got 'resnet19'. Did you mean",
         ),
-        (["compare", "--data", "photos/", "--model", "timm:resnet19x"], 1, "has no model"),
+        (
+            ["compare", "--data", "photos/", "--model", "timm:resnet19x"],
+            1,
+            "mean timm:resnet",
+        ),
         (["compare", "--data", "photos/", "--model", "no.py:net"], 1, "no.py"),
         (["compare", "--data", "photos/", "--set", "weights=no.pt"], 1, "no.pt"),
         (["compare", "--data", "photos/", "--set", "rate=1"], 1, "A recipe has no 'rate'."),

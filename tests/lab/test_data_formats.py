@@ -156,9 +156,7 @@ def test_the_same_images_are_the_same_dataset_in_every_format(name, files, mine,
     assert (dataset.name, dataset.classes, dataset.shape) == ("pets", tuple(CLASSES), (3, 16, 20))
     assert split_sizes(dataset) == {"train": 42, "val": 6, "test": 12}
     assert dataset.train.counts().tolist() == [14, 14, 14]
-    assert dataset.notes == (
-        "No val/test split found: created a stratified 70/10/20 split (seed 0)",
-    )
+    assert dataset.notes == ("No val/test split found: created a stratified 7:1:2 split (seed 0)",)
     assert dataset.origin.startswith(str(path))
     check_pictures(dataset, 60)
     if path.suffix != ".npz":

@@ -118,7 +118,6 @@ def resolve(
             raise ValueError(f"{option} is for your own data; {path} is used as it is published.")
         settings: dict[str, object] = {"seed": seed} if path == "digits" else {}
         return Request(
-            path,
             prepared_folder(folder, path, settings),
             lambda progress: (
                 digits_source(seed)
@@ -135,7 +134,6 @@ def resolve(
     known = None if group is None else str(group)
     settings = {"path": str(path), "size": size, "seed": seed, "group": known}
     return Request(
-        title,
         prepared_folder(folder, title, settings, files),
         lambda progress: to_source(
             read(), seed=seed, size=size, group=group, on_problem=on_problem

@@ -84,9 +84,9 @@ def to_source(
             image = table.images[row]
             return str(image if isinstance(image, Path) else table.frame["place"].iat[row])
 
-        headers = [h for _, some in map_parallel(try_header, table.images, 1024) for h in some]
+        headers = list(map_parallel(try_header, table.images, 1024))
         shape, fit = choose_fit(headers, size, table.path, on_problem)
-        dtype, how, read = fit.dtype, fit.describe(), read_images(table.images, where, shape, fit)
+        dtype, how, read = "uint8", fit.describe(), read_images(table.images, where, shape, fit)
         notes += filter(None, [fit.why])
     if group is None:
         notes += suggest_pattern(names or (), len(classes))
