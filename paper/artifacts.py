@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from types import ModuleType
 
 from paper import (
@@ -16,12 +17,10 @@ from paper import (
     theorems,
     timing,
 )
-from paper.cells import PaperCell, PaperError, Request, TrainingCell
 from paper.context import Measure
 from paper.drawing import ZETAMIX, Result
-from paper.records import RecordStore, View, cell_of
+from paper.records import PaperCell, PaperError, RecordStore, TrainingCell, View
 from paper.values import TABLES
-from zetamix_lab.records import RunRecord
 from zetamix_lab.text import did_you_mean
 
 
@@ -34,11 +33,8 @@ class Artifact:
     title: str
     claim: str = ""
     """The claim of the paper in plain language; empty for what is not in the paper."""
-    make_cells: Callable[[Request], Sequence[PaperCell]] | None = None
+    make_cells: Callable[[], Sequence[PaperCell]] | None = None
     """Instead of `cells`, where a module has several artifacts."""
-
-    def cells(self, request: Request) -> list[PaperCell]:
-        return list((self.make_cells or self.module.cells)(request))
 
 
 ARTIFACTS: Mapping[str, Artifact] = {
@@ -121,40 +117,49 @@ MEASURES: Mapping[str, Measure] = {
 OWN_METHODS = ("switch", ZETAMIX)
 
 
-def select_cells(id: str, request: Request) -> list[PaperCell]:
-    """The cells of an artifact that match a request."""
-    cells = ARTIFACTS[id].cells(request)
-    if request.changes_training and not any(isinstance(cell, TrainingCell) for cell in cells):
-        raise PaperError(
-            "Seeds, augmentation, epochs, models and weights apply only to artifacts that train "
-            f"models, and {id} trains none."
-        )
+def select_cells(
+    id: str,
+    datasets: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    seeds: Sequence[int] = (),
+) -> list[PaperCell]:
+    """The cells of an artifact, or only those of some datasets and methods.
+
+    seeds: replace those of the artifact, which trains models.
+    """
+    artifact = ARTIFACTS[id]
+    cells = list((artifact.make_cells or artifact.module.cells)())
     # zetamix may be requested by its short name; its cells have all options
-    spelled = [ZETAMIX if method == "zetamix" else method for method in request.methods or ()]
-    chosen = {"dataset": request.datasets, "model": request.models, "method": spelled}
-    for field, names in chosen.items():
-        choices = list(filter(None, dict.fromkeys(getattr(c, field, "") for c in cells)))
-        for name in names or ():
+    spelled = [ZETAMIX if method == "zetamix" else method for method in methods]
+    for field, names in {"dataset": datasets, "method": spelled}.items():
+        choices = list(filter(None, dict.fromkeys(getattr(cell, field) for cell in cells)))
+        for name in names:
             if name not in choices:
                 listed = f"one of {', '.join(choices)}" if choices else f"no {field}"
                 raise PaperError(
                     f"{id}: expected {listed}, got {name!r}.{did_you_mean(name, choices)}"
                 )
-        cells = [cell for cell in cells if not names or getattr(cell, field, "") in names]
-    return cells
+        cells = [cell for cell in cells if not names or getattr(cell, field) in names]
+    return _with_seeds(id, cells, seeds) if seeds else cells
 
 
-def make_view(id: str, store: RecordStore, request: Request | None = None) -> View:
-    """The cells of an artifact, and additional variants and methods that have records.
+def _with_seeds(id: str, cells: Sequence[PaperCell], seeds: Sequence[int]) -> list[PaperCell]:
+    """The models of these cells with other seeds, seed by seed within a dataset."""
+    alike = {cell.index: cell for cell in cells if isinstance(cell, TrainingCell)}.values()
+    if not alike:
+        raise PaperError(f"--seeds applies only to artifacts that train models; {id} trains none.")
+    groups = [list(group) for _, group in groupby(alike, lambda cell: (cell.dataset, cell.subset))]
+    return [replace(cell, seed=seed) for group in groups for seed in seeds for cell in group]
 
-    request: the cells to show; default all.
-    """
-    cells = select_cells(id, request or Request())
-    more = _other_recipes(id, cells, store)
+
+def make_view(id: str, store: RecordStore, cells: Sequence[PaperCell] | None = None) -> View:
+    """The cells of an artifact, by default all, and methods of ours that have records."""
+    cells = select_cells(id) if cells is None else cells
+    own: dict[TrainingCell, None] = {}
     if id in TABLES:
-        trainings = [cell for cell in (*cells, *more) if isinstance(cell, TrainingCell)]
-        own = [replace(cell, method=method) for cell in trainings for method in OWN_METHODS]
-        more += [cell for cell in dict.fromkeys(own) if store.find(cell) is not None]
+        trainings = [cell for cell in cells if isinstance(cell, TrainingCell)]
+        own = {replace(cell, method=name): None for cell in trainings for name in OWN_METHODS}
+    more = [cell for cell in own if store.find(cell) is not None]
     return View(id, ARTIFACTS[id].title, cells, store, more)
 
 
@@ -164,26 +169,3 @@ def draw(view: View) -> Result:
         return Result()
     result: Result = ARTIFACTS[view.artifact].module.draw(view)
     return result
-
-
-def _other_recipes(id: str, cells: Sequence[PaperCell], store: RecordStore) -> list[TrainingCell]:
-    """The cells of other variants of the recipe that have a record.
-
-    Runs of a shortened recipe count only for the artifact they were made for.
-    """
-    own, asked = ARTIFACTS[id], {cell.index for cell in cells}
-    kind = own.module, own.make_cells
-    alike = [other for other, each in ARTIFACTS.items() if (each.module, each.make_cells) == kind]
-    runs = [
-        cell_of(record)
-        for key, record in store.records.items()
-        if isinstance(record, RunRecord) and store.artifact_of[key] in alike
-    ]
-    others = {}
-    for cell in runs:
-        recipe = cell.recipe
-        if cell.index not in asked:
-            variant = Request((cell.seed,), (recipe.augmentation,), recipe.epochs, recipe.weights)
-            others[cell] = variant
-    made = {variant: own.cells(variant) for variant in set(others.values())}
-    return [cell for cell, variant in others.items() if cell in made[variant]]

@@ -8,13 +8,12 @@ from typing import Any
 import pandas as pd
 import torch
 
-from paper.cells import MeasurementCell, PaperCell, Request, Subset, TrainingCell
-from paper.context import Context, Measured
+from paper.context import Context
 from paper.datasets import CATALOGUE
 from paper.drawing import ZETAMIX, Result, finish, mean_cell, method_name, signed_cells
 from paper.measure.estimate import mean_of
-from paper.records import View
-from paper.search import AUGMENTATION
+from paper.recipes import ZETAMIX_RECIPES
+from paper.records import MeasurementCell, PaperCell, Subset, TrainingCell, View
 from zetamix.methods import parse
 from zetamix_lab.data.augment import measure_scale
 from zetamix_lab.data.loader import Loader
@@ -60,7 +59,7 @@ BREAST = (
 )
 
 
-def cells(request: Request) -> list[PaperCell]:
+def cells() -> list[PaperCell]:
     """The contrast of training images, then the models of all stages."""
     recipe: dict[str, Any] = {"images": CONTRAST_IMAGES, "batch": CONTRAST_BATCH}
     recipe |= {"bins": CONTRAST_BINS, "top": CONTRAST_TOP}
@@ -69,19 +68,16 @@ def cells(request: Request) -> list[PaperCell]:
         MeasurementCell("contrast", "cifar10", method, recipe={"split": split, **recipe})
         for split, method in images
     ]
-    # of requested seeds, each dataset once
-    asked = request.seeds and [(*key, request.seeds) for key in {stage[:2]: 0 for stage in STAGES}]
     trainings = [
-        TrainingCell(dataset, method, seed, recipe, subset)
-        for dataset, subset, seeds in asked or STAGES
+        TrainingCell(dataset, method, seed, ZETAMIX_RECIPES[dataset], subset)
+        for dataset, subset, seeds in STAGES
         for seed in seeds
-        for recipe in request.recipes(dataset, AUGMENTATION.get(dataset))
         for method in SHOWN
     ]
     return [*contrast, *trainings]
 
 
-def measure_contrast(cell: MeasurementCell, context: Context) -> Measured:
+def measure_contrast(cell: MeasurementCell, context: Context) -> dict[str, Any]:
     """The standard deviation of the pixels of each image, normalised and mixed as in training.
 
     Without crops, because their black borders add contrast (1.0 instead of 0.84 on CIFAR-10).
@@ -100,7 +96,7 @@ def measure_contrast(cell: MeasurementCell, context: Context) -> Measured:
     mixed = ((images if mix is None else mix(images, labels)[0]) for images, labels in batches)
     contrast = torch.cat([images.flatten(1).std(1) for images in mixed])[: recipe["images"]]
     counts = torch.histc(contrast, recipe["bins"], 0, recipe["top"])
-    return Measured({"contrast": mean_of(contrast).as_dict(), "counts": counts.int().tolist()})
+    return {"contrast": mean_of(contrast).as_dict(), "counts": counts.int().tolist()}
 
 
 def draw(view: View) -> Result:

@@ -55,7 +55,7 @@ def claim_table(views: Sequence[View]) -> Table:
 
 
 def _section(view: View, result: Result) -> Section:
-    more = f", and {len(view.more)} with other variants of the recipe" if view.more else ""
+    more = f", and {len(view.more)} with methods of ours" if view.more else ""
     blocks: list[Block] = [f"Measured: {view.progress} cells{more}."]
     blocks += [*result.findings, *result.pictures]
     tables = list(result.tables.values())

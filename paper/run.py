@@ -11,17 +11,16 @@ from rich.console import Console
 from rich.table import Table
 
 from paper.artifacts import ARTIFACTS, make_view, select_cells
-from paper.cells import Request
 from paper.datasets import CATALOGUE, status
 from paper.page import write_artifact, write_page
-from paper.records import RecordStore, View
-from paper.session import Outcome, Session
+from paper.records import PaperCell, RecordStore, View
+from paper.session import Session
 from zetamix.methods import parse_list
 from zetamix_lab.cli import options
 from zetamix_lab.cli.errors import report_errors
 from zetamix_lab.cli.live import Display, print_line
 from zetamix_lab.cli.stop import make_stop, stop_status
-from zetamix_lab.provenance import FileRef, machine_info
+from zetamix_lab.provenance import machine_info
 from zetamix_lab.text import did_you_mean
 
 PAGE = "page"
@@ -44,17 +43,8 @@ def run(
             "the artifact."
         ),
     ] = None,
-    models: Annotated[
-        str | None,
-        typer.Option(help="Comma-separated models to train, such as resnet18. Default: all."),
-    ] = None,
     methods: options.Methods = None,
     seeds: options.Seeds = None,
-    augmentation: Annotated[
-        str | None, typer.Option(help="Override the recipe's augmentation: crop-flip, flip, none.")
-    ] = None,
-    epochs: options.Epochs = None,
-    weights: options.Weights = None,
     device: options.Device = None,
     jobs: options.Jobs = None,
     data_dir: options.DataDir = None,
@@ -80,28 +70,17 @@ def run(
         store = RecordStore(out or OUT)
         if data_dir is not None and not data_dir.is_dir():
             raise typer.BadParameter(f"{data_dir} is not a folder", param_hint="--data-dir")
-        try:
-            request = Request(
-                seeds=None if seeds is None else options.parse_seeds(seeds, 1),
-                augmentations=_split(augmentation),
-                epochs=epochs,
-                weights=None if weights is None else FileRef.read(weights),
-                datasets=_split(datasets),
-                models=_split(models),
-                methods=None if methods is None else tuple(m.label for m in parse_list(methods)),
-            )
-            chosen = _choose(ids or [], request)
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from None
+        cells = _choose(ids or [], datasets, methods, seeds)
+        views = [make_view(id, store, own) for id, own in cells.items()]
         if show_list or not ids:
-            _print_list(console, [make_view(id, store, request) for id in chosen], data_dir)
+            _print_list(console, views, data_dir)
             return
         if ids == [PAGE]:
             path = store.folder / "index.html"
-            views = [make_view(id, store) for id in chosen]
             write_page(views, path, machine_info(torch.device("cpu")))
             print_line(console, f"Report written to {path}")
             return
+        empty = {view.artifact: len(view.empty) for view in views}
         stop = make_stop(time_limit, began, console)
         session = Session(
             store,
@@ -113,19 +92,30 @@ def run(
             display=lambda: Display(console),
         )
         with stop:
-            outcomes = {id: session.run(id, select_cells(id, request)) for id in chosen}
-        for id, outcome in outcomes.items():
-            _print_outcome(console, make_view(id, store), outcome)
-        if any(outcome.empty for outcome in outcomes.values()):
-            if stop():
-                print_line(console, f"{stop.reason} Rerun the same command to resume.")
-                raise typer.Exit(stop_status(stop))
-            if not any(outcome.ran for outcome in outcomes.values()):
-                raise typer.Exit(1)
+            reasons = {id: session.run(id, own) for id, own in cells.items()}
+        ran = left = 0
+        for id, own in cells.items():
+            rest = sum(store.find(cell) is None for cell in own)
+            done = empty[id] - rest
+            ran, left = ran + done, left + rest
+            counts = f"{done} cells run, {len(own) - empty[id]} had a record, {rest} left"
+            print_line(console, f"{id}: {counts}", style="bold")
+            # the report has all cells of the artifact
+            result = write_artifact(make_view(id, store), store.folder / id)
+            report = f"Report written to {store.folder / id / 'report.html'}"
+            for text in (*reasons[id], *result.findings, report):
+                print_line(console, f"  {text}")
+        if left and stop():
+            print_line(console, f"{stop.reason} Rerun the same command to resume.")
+            raise typer.Exit(stop_status(stop))
+        if left and not ran:
+            raise typer.Exit(1)
 
 
-def _choose(ids: Sequence[str], request: Request) -> Sequence[str]:
-    """The artifacts to list or run; raises for invalid requests before anything runs."""
+def _choose(
+    ids: Sequence[str], datasets: str | None, methods: str | None, seeds: str | None
+) -> dict[str, list[PaperCell]]:
+    """The cells to list or run by artifact; raises for invalid requests before anything runs."""
     choices = [*ARTIFACTS, PAGE]
     for id in ids:
         if id not in choices:
@@ -134,29 +124,19 @@ def _choose(ids: Sequence[str], request: Request) -> Sequence[str]:
                 param_hint="ID",
             )
     if PAGE in ids or not ids:
-        if len(ids) > 1 or request != Request():
+        if len(ids) > 1 or (datasets, methods, seeds) != (None, None, None):
             raise typer.BadParameter(
                 "page and the list of all artifacts cannot be combined with other IDs or filters",
                 param_hint="ID",
             )
-        return list(ARTIFACTS)
-    for id in ids:
-        select_cells(id, request)
-    return list(dict.fromkeys(ids))
-
-
-def _split(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(text.replace(" ", "").split(","))
-
-
-def _print_outcome(console: Console, view: View, outcome: Outcome) -> None:
-    """Print what was run, and write the report of an artifact."""
-    counts = f"{outcome.ran} cells run, {outcome.had_record} had a record"
-    print_line(console, f"{view.artifact}: {counts}, {len(outcome.empty)} left", style="bold")
-    folder = view.store.folder / view.artifact
-    findings = write_artifact(view, folder).findings
-    for text in (*outcome.reasons, *findings, f"Report written to {folder / 'report.html'}"):
-        print_line(console, f"  {text}")
+        ids = list(ARTIFACTS)
+    try:
+        names = [] if datasets is None else datasets.replace(" ", "").split(",")
+        labels = [] if methods is None else [method.label for method in parse_list(methods)]
+        numbers = () if seeds is None else options.parse_seeds(seeds, 1)
+        return {id: select_cells(id, names, labels, numbers) for id in ids}
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def _print_list(console: Console, views: Sequence[View], data_dir: Path | None) -> None:

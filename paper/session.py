@@ -2,18 +2,25 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import groupby
 
 import torch
+from torch import Tensor
 
 from paper.artifacts import MEASURES
-from paper.cells import MeasurementCell, PaperCell, PaperError, TrainingCell
 from paper.context import Context
 from paper.datasets import load, with_reported_split
-from paper.records import Measurement, RecordStore
+from paper.records import (
+    Measurement,
+    MeasurementCell,
+    PaperCell,
+    PaperError,
+    RecordStore,
+    TrainingCell,
+)
 from zetamix.methods import parse
 from zetamix_lab.data import Dataset, DatasetNotFoundError
 from zetamix_lab.data.load_dataset import DataDir
@@ -26,18 +33,6 @@ from zetamix_lab.train.run import make_cell
 from zetamix_lab.train.stop import Stop, Stopped
 
 CPU = torch.device("cpu")
-
-
-@dataclass
-class Outcome:
-    """The outcome of the cells of one artifact."""
-
-    ran: int = 0
-    had_record: int = 0
-    empty: list[PaperCell] = field(default_factory=list)
-    """Cells that still have no record."""
-    reasons: list[str] = field(default_factory=list)
-    """Why they have none, as sentences, unless the session was stopped."""
 
 
 @dataclass
@@ -60,44 +55,44 @@ class Session:
     load_dataset: Callable[[str, DataDir], Dataset] = load
 
     def __post_init__(self) -> None:
-        self.runs = self.store.folder / "runs"
         self.machine = machine_info(self.device)
-        self.context = Context(self.store, self.device, self.runs)
+        self.context = Context(self.store, self.device)
 
-    def run(self, artifact: str, cells: Sequence[PaperCell]) -> Outcome:
+    def run(self, artifact: str, cells: Sequence[PaperCell]) -> list[str]:
         """Run the cells without a record in their order, until stopped.
 
         Consecutive cells of the same dataset form a group, whose training runs are parallel.
+        Returns sentences that say why cells have no record, other than the stop.
         """
-        outcome = Outcome()
+        reasons = list[str]()
         for _, group in groupby(cells, lambda cell: (cell.dataset, getattr(cell, "subset", None))):
-            self._run_group(artifact, list(group), outcome)
-        return outcome
+            reasons += self._run_group(artifact, list(group))
+        return reasons
 
-    def _run_group(self, artifact: str, cells: list[PaperCell], outcome: Outcome) -> None:
-        name = cells[0].dataset
+    def _run_group(self, artifact: str, cells: list[PaperCell]) -> Iterator[str]:
+        name, here = cells[0].dataset, self.device.type
         empty = [cell for cell in cells if self.store.find(cell) is None]
-        other = [c for c in empty if getattr(c, "device", None) not in (None, self.device.type)]
-        if other:
-            devices = " or ".join(sorted({getattr(cell, "device", "") for cell in other}))
+        trainings = [cell for cell in empty if isinstance(cell, TrainingCell)]
+        measured = [cell for cell in empty if isinstance(cell, MeasurementCell)]
+        # of those that need a certain one
+        devices = [cell.recipe.get("device", here) for cell in measured]
+        if elsewhere := [device for device in devices if device != here]:
             of = f" of {name}" if name else ""
-            outcome.reasons.append(f"{len(other)} of the cells{of} need --device {devices}.")
-        runnable = [cell for cell in empty if cell not in other]
-        if runnable and not self.stop():
-            try:
-                dataset = self._load(cells) if name else None
-                for cell in runnable:
-                    if isinstance(cell, MeasurementCell) and not self.stop():
-                        self._measure(artifact, cell, dataset)
-                trainings = [cell for cell in runnable if isinstance(cell, TrainingCell)]
-                if trainings and dataset is not None:
-                    self._train(artifact, trainings, dataset, outcome)
-            except DatasetNotFoundError as error:
-                outcome.reasons.append(str(error))
-        left = [cell for cell in empty if self.store.find(cell) is None]
-        outcome.empty += left
-        outcome.ran += len(empty) - len(left)
-        outcome.had_record += len(cells) - len(empty)
+            named = " or ".join(sorted(set(elsewhere)))
+            yield f"{len(elsewhere)} of the cells{of} need --device {named}."
+        measured = [cell for cell in measured if cell.recipe.get("device", here) == here]
+        if not (trainings or measured) or self.stop():
+            return
+        try:
+            dataset = self._load(cells) if name else None
+        except DatasetNotFoundError as error:
+            yield str(error)
+            return
+        for cell in measured:
+            if not self.stop():
+                self._measure(artifact, cell, dataset)
+        if trainings and dataset is not None:
+            yield from self._train(artifact, trainings, dataset)
 
     def _load(self, cells: list[PaperCell]) -> Dataset:
         name, subset = cells[0].dataset, getattr(cells[0], "subset", None)
@@ -122,26 +117,26 @@ class Session:
 
     def _measure(self, artifact: str, cell: MeasurementCell, dataset: Dataset | None) -> None:
         self.log(cell.name)
-        self.context.data = dataset
+        if dataset is not None:
+            self.context.dataset = dataset
         began = time.perf_counter()
         try:
             with self.stop.at_once():
-                measured = MEASURES[cell.kind](cell, self.context)
+                found = MEASURES[cell.kind](cell, self.context)
         except Stopped:
             self.log(f"Not saved, will start again: {cell.name}")
             return
+        arrays = {name: value for name, value in found.items() if isinstance(value, Tensor)}
         record = Measurement(
             **vars(cell),
             fingerprint="" if dataset is None else dataset.fingerprint,
-            values=measured.values,
+            values={name: value for name, value in found.items() if name not in arrays},
             wall_s=round(time.perf_counter() - began, 3),
             machine=self.machine,
         )
-        self.store.add(artifact, record, measured.arrays)
+        self.store.add(artifact, record, arrays)
 
-    def _train(
-        self, artifact: str, cells: list[TrainingCell], dataset: Dataset, outcome: Outcome
-    ) -> None:
+    def _train(self, artifact: str, cells: list[TrainingCell], dataset: Dataset) -> Iterator[str]:
         def store(record: RunRecord) -> None:
             if record.key not in self.store.records:
                 extra = {**record.extra, "notes": list(dataset.notes), **cells[0].extra}
@@ -152,11 +147,10 @@ class Session:
             results = run_cells(
                 made,
                 dataset,
-                out=self.runs,
+                out=self.store.folder / "runs",
                 jobs=self.jobs,
                 device=str(self.device),
                 keep_model=False,
-                new_bn=True,
                 watch=watch,
                 name_of=_run_name,
                 # at once, in case the session is killed
@@ -167,8 +161,7 @@ class Session:
             store(record)
         for cell in made:
             if cell.key in results.failures:
-                failure = results.failures[cell.key]
-                outcome.reasons.append(f"{dataset.name}, {run_name(cell)} failed: {failure}")
+                yield f"{dataset.name}, {run_name(cell)} failed: {results.failures[cell.key]}"
 
 
 def _run_name(cell: Cell) -> str:
