@@ -49,10 +49,7 @@ def train_oracle(
     """
     scale = measure_scale(train.samples).to(torch.device(device))
     oracle = Oracle(initialise(model, num_classes, train.shape, seed), scale).to(device).train()
-    generator, steps_per_epoch = (
-        torch.Generator().manual_seed(seed),
-        math.ceil(len(train) / BATCH_SIZE),
-    )
+    generator, steps_per_epoch = torch.Generator().manual_seed(seed), -(-len(train) // BATCH_SIZE)
     optimizer = torch.optim.SGD(
         oracle.parameters(), PEAK_RATE, momentum=0.9, nesterov=True, weight_decay=WEIGHT_DECAY
     )

@@ -9,13 +9,14 @@ from torch import Tensor
 
 from paper.measure.diversity import entropy
 from paper.measure.estimate import Estimate, mean_of
-from zetamix.checks import check_count, check_same_shape, check_tensor
 
 # the paper calls outputs highly realistic if the oracle's entropy is below this
 CERTAIN = 0.1
 # lower bound of label probabilities: a class that the oracle predicts and the label excludes costs
 # 16.1 nats instead of infinity
 FLOOR = 1e-7
+# outputs that the oracle judges at a time
+BATCH_SIZE = 512
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,7 @@ class Judgement:
         }
 
 
-def judge(
-    oracle: Callable[[Tensor], Tensor], samples: Tensor, targets: Tensor, *, batch_size: int = 512
-) -> Judgement:
+def judge(oracle: Callable[[Tensor], Tensor], samples: Tensor, targets: Tensor) -> Judgement:
     """Judge outputs and their labels as in Figure 3 (f) and (g) of the paper.
 
     oracle: returns logits [n, classes] for samples; a module is in evaluation mode.
@@ -66,11 +65,7 @@ def judge(
     >>> judgement.certain.tolist(), round(float(judgement.cross_entropies), 4)
     ([True], 0.6931)
     """
-    check_tensor("samples", samples)
-    check_tensor("targets", targets)
-    logits = predict(oracle, samples, batch_size=batch_size)
-    check_same_shape("the oracle's logits", logits, "targets", targets)
-    logs = logits.double().log_softmax(1)
+    logs = predict(oracle, samples).double().log_softmax(1)
     predicted = logs.exp()
     given = targets.detach().to(predicted)
     return Judgement(
@@ -82,12 +77,9 @@ def judge(
 
 
 @torch.no_grad()
-def predict(
-    oracle: Callable[[Tensor], Tensor], samples: Tensor, *, batch_size: int = 512
-) -> Tensor:
+def predict(oracle: Callable[[Tensor], Tensor], samples: Tensor) -> Tensor:
     """Logits of an oracle, batch by batch."""
-    check_count("batch_size", batch_size, 1)
-    return torch.cat([oracle(part) for part in torch.split(samples, batch_size)])
+    return torch.cat([oracle(part) for part in torch.split(samples, BATCH_SIZE)])
 
 
 def density(values: Tensor, grid: Tensor) -> Tensor:
@@ -102,12 +94,6 @@ def density(values: Tensor, grid: Tensor) -> Tensor:
     >>> round(float(torch.trapezoid(curve, grid)), 3)
     1.0
     """
-    check_tensor("values", values)
-    check_tensor("grid", grid)
-    if len(values) == 0 or len(grid) < 2:
-        raise ValueError(
-            f"Expected at least one value and two grid points, got {len(values)} and {len(grid)}."
-        )
     points, grid = values.detach().double().sort().values, grid.double()
     widths = _kernel_widths(points, float(grid.diff().amax()))
     offsets = torch.stack([grid[:, None] - points, grid[:, None] + points]) / widths
