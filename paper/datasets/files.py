@@ -110,8 +110,9 @@ def unpack(archive: Path, target: Path, progress: Progress | None = None) -> Non
         with TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as part:
             content = Path(part, "content")
             if zipfile.is_zipfile(archive):
-                # drops absolute paths and "..", and writes links as plain files
-                shutil.unpack_archive(archive, content, "zip")
+                with zipfile.ZipFile(archive) as packed:
+                    # drops drives, roots and ".." from names, and writes links as plain files
+                    packed.extractall(content)
             elif archive.suffix == ".gz" and not archive.name.endswith(".tar.gz"):
                 with gzip.open(archive) as source, content.open("wb") as file:
                     shutil.copyfileobj(source, file)

@@ -192,6 +192,9 @@ def folder_source(spec: DatasetSpec, root: Path, *notes: str) -> Source:
     notes: notes for images that do not have the dataset's size.
     """
     listed = list_folders(spec, root)
+    if absent := set(spec.sizes) - {split for split, _, _ in listed}:
+        expected = "|".join(spec.sizes)
+        raise DataError(f"{root}: no folder {min(absent)}; expected {expected}/class/….")
     headers = [header for _, file, _ in listed if (header := try_header(file))]
     same = sum((header.height, header.width) == spec.shape[1:] for header in headers)
     fit = spec.fit

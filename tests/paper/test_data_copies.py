@@ -66,7 +66,7 @@ def test_wrong_copies_are_refused(tmp_path):
     refuses(spec, tmp_path / "a", "train has 2 of nevus instead of 3, 3 of melanoma instead of 2")
     lesions(tmp_path / "b" / "isic2017")
     (tmp_path / "b/isic2017/val/nevus").rename(tmp_path / "b/isic2017/val/freckle")
-    refuses(spec, tmp_path / "b", "val: missing nevus; unexpected freckle")
+    refuses(spec, tmp_path / "b", "unexpected folder freckle; expected melanoma")
     lesions(tmp_path / "c" / "isic2017")
     shutil.rmtree(tmp_path / "c/isic2017/test")
     refuses(spec, tmp_path / "c", r"no folder test; expected train\|val\|test/class")
