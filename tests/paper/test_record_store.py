@@ -14,9 +14,8 @@ from processes import start
 from test_values import cells_of
 
 from paper.artifacts import make_view
-from paper.cells import PaperError
 from paper.page import empty_cells
-from paper.records import Measurement, RecordStore, append_record
+from paper.records import Measurement, PaperError, RecordStore, append_record
 from zetamix_lab.records import RunRecord, read_lines
 
 
@@ -115,24 +114,6 @@ def test_arrays_that_cannot_be_read_are_named(tmp_path, flipped):
     path.write_bytes(damaged if flipped else b"no archive")
     with pytest.raises(PaperError, match=r"cannot be read: .*\. Restore the file"):
         results.arrays(record)
-
-
-def test_a_shortened_recipe_that_was_run_is_shown_beside_the_full_one(tmp_path):
-    store = RecordStore(tmp_path)
-    before = make_view("sensitivity", store)
-    short = cells_of("sensitivity", augmentations=("crop-flip",), epochs=30)[0]
-    store.add("sensitivity", run_record(short, 0.06))
-    after = make_view("sensitivity", store)
-    assert after.more == [short]
-    assert short.label == "crop-flip, shortened to 30 epochs"
-    # the cells of the artifact, and which of them are empty, do not change
-    assert after.cells == before.cells
-    assert after.progress == "0 of 434"
-    # nor does another artifact show them, nor a recipe that is no variant of the paper's
-    assert make_view("natural", store).more == []
-    odd = dataclasses.replace(short, recipe=short.recipe.change(lr=0.3))
-    store.add("sensitivity", run_record(odd, 0.06))
-    assert make_view("sensitivity", store).more == after.more
 
 
 def test_empty_cells_come_with_the_command_that_fills_them(tmp_path):
