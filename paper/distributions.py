@@ -90,7 +90,7 @@ def project(points: Tensor, angles: Angles) -> Tensor:
 def _clouds(view: View) -> Picture:
     """A row for each planar dataset and for each view of the helix."""
     rows = [*((name, None) for name in PLANAR), *(("helix", angles) for angles in VIEWS)]
-    records = {name: view.measurements("distribution", name, batch=BATCH) for name, _ in rows}
+    records = {name: _records(view, name) for name, _ in rows}
     originals = [_points(view, records[name][0], angles) for name, angles in rows]
     heights, columns = [_height(points) for points in originals], len(records["helix"])
     with drawing(PANEL * columns + 0.3, PANEL * sum(heights) + 0.6) as figure:
@@ -115,9 +115,12 @@ def _clouds(view: View) -> Picture:
 
 
 def _grid(view: View) -> Picture:
-    records = view.measurements("distribution", "helix")
-    originals = _points(view, records[0], GRID_VIEW)
-    records = [record for record in records if record.method.startswith("zeta")]
+    originals = _points(view, _records(view, "helix")[0], GRID_VIEW)
+    records = [
+        record
+        for record in view.measurements("distribution")
+        if record.dataset == "helix" and record.method.startswith("zeta")
+    ]
     batches = sorted({record.recipe["batch"] for record in records})
     methods = list(dict.fromkeys(record.method for record in records))
     width, height = 1.25 * PANEL, 1.25 * PANEL * _height(originals)
@@ -138,6 +141,12 @@ def _grid(view: View) -> Picture:
             caption="ζ-mixup on the helix for N sources and γ, seen from (0°, 90°); grey: "
             "originals. Numbers: mean distance to the nearest original.",
         )
+
+
+def _records(view: View, dataset: str) -> list[Measurement]:
+    """One for each method, in batches of 32."""
+    records = view.measurements("distribution")
+    return [r for r in records if (r.dataset, r.recipe["batch"]) == (dataset, BATCH)]
 
 
 def _points(view: View, record: Measurement, angles: Angles) -> Tensor:
@@ -199,7 +208,7 @@ def _table(view: View) -> Table:
             "distance": estimate_cell(record.values["distance"], "standard_error"),
         }
         for name in (*PLANAR, "helix")
-        for record in view.measurements("distribution", name, batch=BATCH)
+        for record in _records(view, name)
         if record.method != "none"
     ]
     tips = {

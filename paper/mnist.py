@@ -15,7 +15,7 @@ from paper.drawing import Result, bare, estimate_cell, finish, method_name
 from paper.measure.estimate import mean_of
 from paper.measure.oracle import Oracle, accuracy, train_oracle
 from paper.measure.realism import CERTAIN, FLOOR, density, judge, predict
-from paper.records import Measurement, MeasurementCell, PaperError, View
+from paper.records import Measurement, MeasurementCell, View
 from zetamix_lab.data.augment import Scale
 from zetamix_lab.models import initialise
 from zetamix_lab.report import Picture, Table, drawing
@@ -74,7 +74,7 @@ def load_oracle(context: Context) -> Oracle:
     measured = [r for r in context.store.records.values() if isinstance(r, Measurement)]
     found = [record for record in measured if (record.kind, record.fingerprint) == wanted]
     if not found:
-        raise PaperError(f"{dataset.name}: there is no record of kind oracle, which is needed.")
+        raise ValueError(f"{dataset.name}: there is no record of kind oracle, which is needed.")
     record = found[-1]
     arrays = context.store.arrays(record)
     model = initialise(record.recipe["model"], dataset.num_classes, dataset.shape, record.seed)

@@ -27,10 +27,6 @@ from zetamix_lab.train import Recipe
 MEASUREMENT_SCHEMA = "zetamix/measurement/1"
 
 
-class PaperError(ValueError):
-    """An invalid request, or records that cannot be used; the message says what to do."""
-
-
 @dataclass(frozen=True)
 class Subset:
     """A part of the training split to train on, and the samples to evaluate on."""
@@ -212,7 +208,7 @@ class RecordStore:
             with np.load(path, allow_pickle=False) as file:
                 return {name: torch.from_numpy(file[name]) for name in file.files}
         except (OSError, ValueError, EOFError, BadZipFile, zlib.error) as error:
-            raise PaperError(
+            raise ValueError(
                 f"The arrays of record {record.key} in {path} cannot be read: {reason(error)}. "
                 "Restore the file, or remove that line of records.jsonl and run the artifact again."
             ) from None
@@ -239,11 +235,11 @@ def _read(path: Path) -> Iterator[Record]:
                 )
             yield kinds[schema].from_dict(values)
     except (TypeError, KeyError) as error:
-        raise PaperError(
+        raise ValueError(
             f"{path}: a record has a missing or unknown field: {error}. Repair or remove it."
         ) from None
     except ValueError as error:
-        raise PaperError(f"{error} Repair or remove that line.") from None
+        raise ValueError(f"{error} Repair or remove that line.") from None
 
 
 @dataclass(frozen=True)
@@ -269,13 +265,9 @@ class View:
                 record = self.store.find(cell)
                 yield cell, record if isinstance(record, Measurement) else None
 
-    def measurements(
-        self, kind: str, dataset: str | None = None, **recipe: Any
-    ) -> list[Measurement]:
-        """Records of one kind, of a dataset and with these values, in the order of their cells."""
-        records = [record for _, record in self.measured(kind) if record is not None]
-        kept = [record for record in records if dataset in (None, record.dataset)]
-        return [record for record in kept if recipe.items() <= record.recipe.items()]
+    def measurements(self, kind: str) -> list[Measurement]:
+        """Records of one kind, in the order of their cells."""
+        return [record for _, record in self.measured(kind) if record is not None]
 
     @cached_property
     def empty(self) -> list[PaperCell]:

@@ -17,7 +17,6 @@ from paper.records import (
     Measurement,
     MeasurementCell,
     PaperCell,
-    PaperError,
     RecordStore,
     TrainingCell,
 )
@@ -108,7 +107,7 @@ class Session:
         }
         if others - {dataset.fingerprint}:
             # results of different data must not be averaged
-            raise PaperError(
+            raise ValueError(
                 f"{self.store.folder} has records of {name} with fingerprint "
                 f"{', '.join(others)}, but the data here has {dataset.fingerprint}. Choose "
                 "another --out, or remove those records."

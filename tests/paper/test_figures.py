@@ -15,7 +15,7 @@ from paper.context import Context
 from paper.datasets import with_reported_split
 from paper.dimension import curves_of
 from paper.distributions import project, wrong_labels
-from paper.records import MeasurementCell, PaperError, RecordStore
+from paper.records import MeasurementCell, RecordStore
 from paper.timing import local_plan
 from zetamix.gamma import dominance_threshold
 from zetamix_lab.data import from_tensors
@@ -110,7 +110,7 @@ def test_the_oracle_that_judges_is_the_one_that_was_trained(tmp_path):
 
 def test_without_an_oracle_nothing_is_judged(tmp_path):
     context = context_of(tmp_path, images("mnist", 10, 20))
-    with pytest.raises(PaperError, match="no record of kind oracle"):
+    with pytest.raises(ValueError, match="no record of kind oracle"):
         MEASURES["realism"](CELLS[1], context)
 
 

@@ -15,7 +15,7 @@ from test_values import cells_of
 
 from paper.artifacts import make_view
 from paper.page import empty_cells
-from paper.records import Measurement, PaperError, RecordStore, append_record
+from paper.records import Measurement, RecordStore, append_record
 from zetamix_lab.records import RunRecord, read_lines
 
 
@@ -98,7 +98,7 @@ def test_a_damaged_file_is_named(tmp_path, line, message):
     with path.open("a") as file:
         file.write(line)
     append_record(path, record(1))
-    with pytest.raises(PaperError, match=r"records\.jsonl") as caught:
+    with pytest.raises(ValueError, match=r"records\.jsonl") as caught:
         RecordStore(tmp_path)
     assert message in str(caught.value)
 
@@ -112,7 +112,7 @@ def test_arrays_that_cannot_be_read_are_named(tmp_path, flipped):
     damaged = bytearray(path.read_bytes())
     damaged[len(damaged) // 3] ^= 1
     path.write_bytes(damaged if flipped else b"no archive")
-    with pytest.raises(PaperError, match=r"cannot be read: .*\. Restore the file"):
+    with pytest.raises(ValueError, match=r"cannot be read: .*\. Restore the file"):
         results.arrays(record)
 
 

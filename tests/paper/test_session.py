@@ -19,7 +19,7 @@ from paper.__main__ import app
 from paper.artifacts import ARTIFACTS, MEASURES
 from paper.datasets import CATALOGUE
 from paper.recipes import RECIPES
-from paper.records import PaperError, RecordStore, Subset, TrainingCell
+from paper.records import RecordStore, Subset, TrainingCell
 from paper.session import Session
 from zetamix_lab.data import DatasetNotFoundError, from_tensors
 from zetamix_lab.train.stop import Stop
@@ -153,7 +153,7 @@ def test_a_missing_dataset_leaves_its_cells(tmp_path):
 
 def test_other_data_of_the_same_name_is_refused(tmp_path):
     open_session(tmp_path).run("natural", small_cells()[:1])
-    with pytest.raises(PaperError, match="Choose another --out"):
+    with pytest.raises(ValueError, match="Choose another --out"):
         open_session(tmp_path, seed=1).run("natural", small_cells())
 
 
