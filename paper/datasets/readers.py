@@ -100,18 +100,8 @@ def stl10(spec: DatasetSpec, base: Path, seed: int) -> Source:
     return array_source(spec.name, spec.classes, parts, f"official files in {base}")
 
 
-def imagenet_subset(spec: DatasetSpec, base: Path, seed: int) -> Source:
-    """Imagenette and Imagewoof: `train` and `val`, one folder per class."""
-    return folder_source(spec, base / spec.files[0].content)
-
-
-def medmnist(spec: DatasetSpec, base: Path, seed: int) -> Source:
-    """One of MedMNIST's own files, or a copy of it that was saved again."""
-    return npz_source(spec, base / spec.files[0].path)
-
-
 def npz_source(spec: DatasetSpec, path: Path) -> Source:
-    """An `.npz` file in the MedMNIST layout, with a note if it is not the official one."""
+    """An `.npz` file of MedMNIST or in its layout, with a note if it is not the official one."""
     table = from_npz(path)
     labels = table.labels["label"].to_numpy() if "label" in table.labels else np.array([-1])
     shape = table.arrays[0].shape[1:]
@@ -369,8 +359,9 @@ def _list_images(
 READERS: dict[str, Callable[[DatasetSpec, Path, int], Source]] = {
     "torchvision_set": torchvision_set,
     "stl10": stl10,
-    "imagenet_subset": imagenet_subset,
-    "medmnist": medmnist,
+    # Imagenette and Imagewoof: `train` and `val`, one folder per class
+    "imagenet_subset": lambda spec, base, seed: folder_source(spec, base / spec.files[0].content),
+    "medmnist": lambda spec, base, seed: npz_source(spec, base / spec.files[0].path),
     **dict.fromkeys(("isic2016", "isic2017", "isic2018"), isic_challenge),
     "isic_archive": isic_archive,
     "label_folders": label_folders,
