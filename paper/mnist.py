@@ -13,8 +13,16 @@ from paper import values as paper
 from paper.context import Context
 from paper.drawing import Result, bare, estimate_cell, finish, method_name
 from paper.measure.estimate import mean_of
-from paper.measure.oracle import Oracle, accuracy, train_oracle
-from paper.measure.realism import CERTAIN, FLOOR, density, judge, predict
+from paper.measure.realism import (
+    CERTAIN,
+    FLOOR,
+    Oracle,
+    accuracy,
+    density,
+    judge,
+    predict,
+    train_oracle,
+)
 from paper.records import Measurement, MeasurementCell, View
 from zetamix_lab.data.augment import Scale
 from zetamix_lab.models import initialise

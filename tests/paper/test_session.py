@@ -20,7 +20,7 @@ from paper.artifacts import ARTIFACTS, MEASURES
 from paper.datasets import CATALOGUE
 from paper.recipes import RECIPES
 from paper.records import RecordStore, Subset, TrainingCell
-from paper.session import Session
+from paper.run import Session
 from zetamix_lab.data import DatasetNotFoundError, from_tensors
 from zetamix_lab.train.stop import Stop
 
@@ -220,7 +220,7 @@ def test_a_measurement_that_is_interrupted_is_discarded_and_started_again(comman
         time.sleep(60)
 
     with monkeypatch.context() as patch:
-        patch.setattr("paper.session.MEASURES", {**MEASURES, "equivalence": interrupt})
+        patch.setattr("paper.run.MEASURES", {**MEASURES, "equivalence": interrupt})
         output = command("theorems", status=130)
     assert "6 cells run, 0 had a record, 1 left" in output
     assert "Not saved, will start again: equivalence" in output
