@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from browser import needs_browser, open_page
 from factories import run_record
 from test_values import cells_of
 from typer.testing import CliRunner
@@ -270,11 +271,16 @@ def test_a_damaged_record_is_named(command, tmp_path):
 
 
 @pytest.mark.slow
+@needs_browser
 def test_the_page_has_every_artifact_and_what_is_empty(command, tmp_path):
     assert command("page").endswith("Report written to out/paper/index.html")
-    text = (tmp_path / "out" / "paper" / "index.html").read_text()
+    path = tmp_path / "out" / "paper" / "index.html"
+    text = path.read_text()
     assert re.findall(r'<section id="([\w-]+)">', text) == list(ARTIFACTS)
-    assert "Measured: 0 of 7 cells." in text
     assert "python -m paper medmnist --out out/paper" in text
     assert (tmp_path / "out" / "paper" / "skin" / "skin.tex").is_file()
     assert not Path("out/paper/runs").exists()
+    opened = open_page(path).check()
+    assert opened.headings[:2] == ["Reproduction of ζ-mixup", "What was measured"]
+    assert [row[1] for row in opened.tables[0][1:3]] == ["0 of 4", "0 of 36"]
+    assert open_page(path, width=500).overflow <= 0
