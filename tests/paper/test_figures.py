@@ -16,7 +16,6 @@ from paper.datasets import with_reported_split
 from paper.dimension import curves_of
 from paper.distributions import project, wrong_labels
 from paper.records import MeasurementCell, RecordStore
-from paper.timing import local_plan
 from zetamix.gamma import dominance_threshold
 from zetamix_lab.data import from_tensors
 
@@ -220,17 +219,6 @@ def test_epochs_are_timed_without_the_first_and_the_last(tmp_path):
     assert values["timed"] == 2
     assert values["epoch_s"] > 0
     assert not (tmp_path / "runs" / "timing").exists()
-
-
-def test_local_plans_rank_by_distance(generator):
-    samples = torch.randn(20, 3, 4, generator=generator)
-    plan = local_plan(samples, 2.0)
-    distances = torch.cdist(samples.flatten(1), samples.flatten(1))
-    ranked = distances.gather(1, plan.indices)
-    assert torch.equal(plan.indices[:, 0], torch.arange(20))
-    assert (ranked.diff(dim=1) >= 0).all()
-    series = torch.arange(1, 21) ** -2.0
-    torch.testing.assert_close(plan.weights, (series / series.sum()).expand(20, 20))
 
 
 # sensitivity
