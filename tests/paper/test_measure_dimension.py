@@ -90,11 +90,6 @@ def test_single_precision_and_pixels_are_computed_in_double(generator):
     points, pixels = textures(300, generator).float(), digits(300, generator).to(torch.uint8)
     for given, double in ((points, points.double()), (pixels.view(-1, 1, 8, 8), pixels.double())):
         assert torch.equal(dimension(given, 40), dimension(double, 40))
-    torch.set_default_dtype(torch.float64)
-    try:
-        assert dimension(points[:60], 8).dtype == torch.float32
-    finally:
-        torch.set_default_dtype(torch.float32)
 
 
 def test_a_tight_cluster_far_away_keeps_its_digits(generator):
