@@ -1,8 +1,7 @@
 """Readers of official files, and of copies as arrays or folders of classes, to a `Source`.
 
-Every reader takes the entry of the catalogue, the folder of its files and the seed of splits; most
-list image files with their split and class. The caller adds the name, classes and notes of the
-entry.
+Every reader takes the entry of the catalogue and the folder of its files; most list image files
+with their split and class. The caller adds the name, classes and notes of the entry.
 """
 
 import hashlib
@@ -49,15 +48,22 @@ LESIONS = ("melanoma", "nevus", "seborrheic keratosis")
 
 def image_source(
     spec: DatasetSpec,
-    listed: Listed,
     base: Path,
-    origin: str = "official files in {}",
+    listed: Listed,
     notes: Sequence[str] = (),
+    origin: str = "official files in {}",
     fit: Fit | None = None,
 ) -> Source:
-    """The images of a dataset; `fit` is the catalogue's if it is not given."""
+    """The images of a dataset; those without official splits are split 70/10/20.
+
+    fit: the catalogue's if it is not given.
+    """
+    is_split = {split for split, _, _ in listed} != {"train"}
+    if not is_split:
+        # sorted by name, so that the order of a label file or of a disk does not change the split
+        listed = sorted(listed, key=lambda item: item[1].relative_to(base).as_posix().lower())
     files = [file for _, file, _ in listed]
-    return Source(
+    source = Source(
         name=spec.name,
         classes=spec.classes,
         shape=spec.shape,
@@ -69,27 +75,18 @@ def image_source(
         names=[os.path.relpath(file, base) for file in files],
         notes=tuple(notes),
     )
-
-
-def split_source(
-    spec: DatasetSpec, base: Path, listed: Listed, seed: int, notes: Sequence[str] = ()
-) -> Source:
-    """Train, val and test from images without official splits."""
-    # sorted by name, so that the order of a label file or of a disk does not change the split
-    ordered = sorted(listed, key=lambda item: item[1].relative_to(base).as_posix().lower())
-    source = image_source(spec, ordered, base, notes=notes)
-    return complete_splits(source, seed=seed, origin=str(base))
+    return source if is_split else complete_splits(source, seed=0, origin=str(base))
 
 
 # natural and medical images
 
 
-def torchvision_set(spec: DatasetSpec, base: Path, seed: int) -> Source:
+def torchvision_set(spec: DatasetSpec, base: Path) -> Source:
     """MNIST, Fashion-MNIST and CIFAR, read by torchvision."""
     return replace(torchvision_source(spec.name, base), origin=f"official files in {base}")
 
 
-def stl10(spec: DatasetSpec, base: Path, seed: int) -> Source:
+def stl10(spec: DatasetSpec, base: Path) -> Source:
     """STL-10 without its unlabelled images, which torchvision requires."""
     parts, folder = {}, base / spec.files[0].content
     for split in spec.sizes:
@@ -193,7 +190,7 @@ def folder_source(spec: DatasetSpec, root: Path, *notes: str) -> Source:
         fit, size = NATIVE, f"{spec.shape[2]} × {spec.shape[1]} pixels"
         crop = spec.fit.crop and f"; the paper's crop, {spec.fit.describe()}, is not applied"
         notes = (f"copies of {size}, used as they are, not the original files{crop or ''}",)
-    return image_source(spec, listed, root, "{}, folders of splits and classes", notes, fit)
+    return image_source(spec, root, listed, notes, "{}, folders of splits and classes", fit)
 
 
 def list_folders(spec: DatasetSpec, folder: Path) -> Listed:
@@ -220,7 +217,7 @@ def _spelled(name: str) -> str:
 # skin lesions: ISIC challenges and archive, DermoFit, derm7point, PH², MED-NODE
 
 
-def isic_challenge(spec: DatasetSpec, base: Path, seed: int) -> Source:
+def isic_challenge(spec: DatasetSpec, base: Path) -> Source:
     """The challenges of 2016 to 2018: for each split a folder of images and a table.
 
     The first column of a table names the image. The table of 2016 has the class in the second one,
@@ -240,10 +237,10 @@ def isic_challenge(spec: DatasetSpec, base: Path, seed: int) -> Source:
                 labels = _read_marks(path, cells, spec)
             index = ImageIndex(base / images.content, suffixes=PHOTOS)
             listed += _list_images(path, cells.iloc[:, 0], labels, index, split)
-    return image_source(spec, listed, base)
+    return image_source(spec, base, listed)
 
 
-def isic_archive(spec: DatasetSpec, base: Path, seed: int) -> Source:
+def isic_archive(spec: DatasetSpec, base: Path) -> Source:
     """Collections as `isic image download` writes them: images and `metadata.csv`."""
     table = base / "metadata.csv"
     cells = read_csv(table)
@@ -258,7 +255,7 @@ def isic_archive(spec: DatasetSpec, base: Path, seed: int) -> Source:
     listed = _list_images(table, cells.loc[kept, column], labels[kept], index)
     dropped = int((~kept).sum())
     note = f"{dropped:,} images of {base} are not used: undiagnosed, or of another class"
-    return split_source(spec, base, listed, seed, [note] if dropped else [])
+    return image_source(spec, base, listed, [note] if dropped else [])
 
 
 def archive_class(row: Mapping[str, str]) -> str:
@@ -269,13 +266,13 @@ def archive_class(row: Mapping[str, str]) -> str:
     return next(named, "others") if texts else ""
 
 
-def label_folders(spec: DatasetSpec, base: Path, seed: int) -> Source:
+def label_folders(spec: DatasetSpec, base: Path) -> Source:
     """DermoFit and MED-NODE: one folder per label."""
     folder = base if spec.name == "dermofit" else base / spec.files[0].content
-    return split_source(spec, base, list_folders(spec, folder), seed)
+    return image_source(spec, base, list_folders(spec, folder))
 
 
-def derm7pt(spec: DatasetSpec, base: Path, seed: int) -> Source:
+def derm7pt(spec: DatasetSpec, base: Path) -> Source:
     """Clinical and dermoscopic photographs of the same cases, in one table."""
     release = base / spec.files[0].content
     column = "clinic" if spec.name == "derm7pt_clinical" else "derm"
@@ -283,10 +280,10 @@ def derm7pt(spec: DatasetSpec, base: Path, seed: int) -> Source:
     cells = read_csv(table, ["diagnosis", column])
     labels = _read_values(table, cells, spec, "diagnosis")
     listed = _list_images(table, cells[column], labels, ImageIndex(release / "images"))
-    return split_source(spec, base, listed, seed)
+    return image_source(spec, base, listed)
 
 
-def ph2(spec: DatasetSpec, base: Path, seed: int) -> Source:
+def ph2(spec: DatasetSpec, base: Path) -> Source:
     """Cases `IMD###`; a text file has `|| Name || Histology || Clinical Diagnosis || …`."""
     release = base / spec.files[0].content
     table = release / "PH2_dataset.txt"
@@ -313,7 +310,7 @@ def ph2(spec: DatasetSpec, base: Path, seed: int) -> Source:
     cells = pd.DataFrame.from_dict(named, orient="index").fillna("")
     labels = _read_values(table, cells, spec, "clinical diagnosis")
     index = ImageIndex(release / "PH2 Dataset images")
-    return split_source(spec, base, _list_images(table, cells["name"], labels, index), seed)
+    return image_source(spec, base, _list_images(table, cells["name"], labels, index))
 
 
 def _read_values(path: Path, cells: pd.DataFrame, spec: DatasetSpec, column: str) -> list[str]:
@@ -356,12 +353,12 @@ def _list_images(
     return listed
 
 
-READERS: dict[str, Callable[[DatasetSpec, Path, int], Source]] = {
+READERS: dict[str, Callable[[DatasetSpec, Path], Source]] = {
     "torchvision_set": torchvision_set,
     "stl10": stl10,
     # Imagenette and Imagewoof: `train` and `val`, one folder per class
-    "imagenet_subset": lambda spec, base, seed: folder_source(spec, base / spec.files[0].content),
-    "medmnist": lambda spec, base, seed: npz_source(spec, base / spec.files[0].path),
+    "imagenet_subset": lambda spec, base: folder_source(spec, base / spec.files[0].content),
+    "medmnist": lambda spec, base: npz_source(spec, base / spec.files[0].path),
     **dict.fromkeys(("isic2016", "isic2017", "isic2018"), isic_challenge),
     "isic_archive": isic_archive,
     "label_folders": label_folders,
