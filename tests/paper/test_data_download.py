@@ -154,16 +154,13 @@ def test_prepare_downloads_verifies_and_unpacks(server, tmp_path):
     root = tmp_path / "root"
     with pytest.raises(DatasetNotFoundError, match="paper data prepare mednode --data-dir"):
         data.load(spec, root)
+    with pytest.raises(DatasetNotFoundError, match="ask for a login"):
+        data.prepare("derm7pt_clinical", root)
     dataset = data.prepare(spec, root)
     assert miniatures.split_sizes(dataset) == spec.sizes
     # from now on no network is needed
     (folder / file).unlink()
     assert data.load(spec, root).fingerprint == dataset.fingerprint
-
-
-def test_prepare_downloads_nothing_that_needs_a_request(tmp_path):
-    with pytest.raises(DatasetNotFoundError, match="ask for a login"):
-        data.prepare("derm7pt_clinical", tmp_path)
 
 
 def test_a_wrong_md5_is_named(tmp_path):

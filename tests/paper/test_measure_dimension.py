@@ -90,9 +90,7 @@ def test_single_precision_and_pixels_are_computed_in_double(generator):
     points, pixels = textures(300, generator).float(), digits(300, generator).to(torch.uint8)
     for given, double in ((points, points.double()), (pixels.view(-1, 1, 8, 8), pixels.double())):
         assert torch.equal(dimension(given, 40), dimension(double, 40))
-
-
-def test_a_tight_cluster_far_away_keeps_its_digits(generator):
+    # a tight cluster far away keeps its digits
     wide, tight = textures(200, generator), textures(200, generator) * 1e-5 + 50
     found = dimension(torch.cat([wide, tight]), 40)
     assert torch.equal(found[200:], dimension(tight, 40))
@@ -147,13 +145,10 @@ def test_neighbours_among_many_copies(counts, generator):
         assert torch.equal(found[:, :count].sort(1).values, expected[:, :count].sort(1).values)
 
 
-@pytest.mark.parametrize("counts", [[20], [1], [4, 1]])
-def test_neighbours_are_other_points(counts):
-    with pytest.raises(ValueError, match="neighbours must be from 2 to 19 for 20 points, got"):
-        local_dimension(torch.rand(20, 3), counts)
-
-
-def test_points_are_finite():
+def test_neighbours_are_other_points_and_points_finite():
+    for counts in ([20], [1], [4, 1]):
+        with pytest.raises(ValueError, match="neighbours must be from 2 to 19 for 20 points, got"):
+            local_dimension(torch.rand(20, 3), counts)
     with pytest.raises(ValueError, match="must be finite, got NaN"):
         dimension(torch.full((20, 3), math.nan), 3)
 

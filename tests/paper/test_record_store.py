@@ -145,11 +145,6 @@ def seeds(path):
     return [RunRecord.from_dict(values).cell.seed for values in read_lines(path)]
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "new" / "records.jsonl"
-
-
 @given(st.data(), st.sampled_from([0, 1 << 18]))
 def test_a_line_cut_off_anywhere_is_dropped_and_the_next_is_whole(tmp_path_factory, data, length):
     path = tmp_path_factory.mktemp("records") / "records.jsonl"
@@ -172,7 +167,8 @@ def append_many(path, first):
 
 
 @pytest.mark.slow
-def test_processes_append_side_by_side(path):
+def test_processes_append_side_by_side(tmp_path):
+    path = tmp_path / "new" / "records.jsonl"
     others = [start(append_many, path, first) for first in (100, 200)]
     assert [other.wait() for other in others] == [0, 0]
     assert set(seeds(path)) == {*range(100, 140), *range(200, 240)}
