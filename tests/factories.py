@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from paper.datasets import CATALOGUE
 from paper.datasets.manifolds import crescents, draw_splits
 from paper.records import Measurement
 from zetamix.methods import parse
@@ -202,7 +203,8 @@ def scores(error):
 def run_record(cell, error, *, best=None, test_size=10_000, **changes):
     """A finished run of a `Training` cell; `best`: the same for the best validation epoch."""
     of_cell = {"dataset": cell.dataset, "method": cell.method, "seed": cell.seed}
-    recipe = {"recipe": cell.recipe.as_dict(), "train_size": cell.train_size}
+    size = cell.subset.train if cell.subset else CATALOGUE[cell.dataset].sizes["train"]
+    recipe = {"recipe": cell.recipe.as_dict(), "train_size": size}
     return RunRecord(
         cell=Cell(fingerprint="f", **of_cell, **recipe),
         last=scores(error),
