@@ -147,12 +147,13 @@ def read_result(found: Any, expected: str) -> Result:
         scores, targets = (torch.as_tensor(part).detach().cpu() for part in found)
         several = targets.ndim == 2
         if scores.ndim != 2 or not targets.numel() or scores.shape[: 1 + several] != targets.shape:
-            raise ValueError(f"got shapes {list(scores.shape)} and {list(targets.shape)}")
+            raise ValueError(f"shapes {list(scores.shape)} and {list(targets.shape)}")
         classes = torch.arange(2 if several else scores.shape[1])
         if not torch.isin(targets.double(), classes.double()).all():
-            raise ValueError(f"targets must be whole numbers from 0 to {classes[-1]}")
+            raise ValueError(f"targets that are no whole numbers from 0 to {classes[-1]}")
     except (TypeError, ValueError, RuntimeError) as error:
-        raise OwnTrainingError(f"{expected}: {reason(error)}.") from None
+        kind = type(found).__name__
+        raise OwnTrainingError(f"{expected}, got {kind}: {reason(error)}.") from None
     scores, targets = scores.float(), targets.float() if several else targets.long()
     if several and scores.min() >= 0 and scores.max() <= 1:
         scores = scores.logit(1e-7)
