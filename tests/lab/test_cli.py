@@ -121,12 +121,12 @@ HUGE = "9" * 30
         (["check", "digits", "--json", "no/file"], 2, "the folder no does not exist"),
         ([*COMPARE, "--methods", "none,zeto"], 1, "got 'zeto'. Did you mean zeta?"),
         ([*COMPARE, "--methods", "none,none"], 1, "none is given twice"),
-        ([*COMPARE, "--methods", "cutmix"], 1, "cannot mix this data: CutMix pastes"),
+        ([*COMPARE, "--methods", "cutmix"], 1, "CutMix pastes boxes into images"),
         ([*COMPARE, "--methods", "zeta:sources=999"], 1, "999"),
         ([*COMPARE, "--until", "1.5"], 2, "Invalid value for '--until'"),
         ([*COMPARE, "--until", "0", "--methods", "mixup"], 1, "until must be above 0"),
-        ([*COMPARE, "--model", "resnet18"], 1, "resnet18 does not accept samples of shape [2]"),
-        ([*COMPARE, "--data", "digits", "--model", "lenet5"], 1, "lenet5 does not accept samples"),
+        ([*COMPARE, "--model", "resnet18"], 1, "resnet18 takes images, (channels, height"),
+        ([*COMPARE, "--data", "digits", "--model", "lenet5"], 1, "lenet5 needs images of at least"),
         # before the data is read
         (
             ["compare", "--data", "photos/", "--model", "resnet19"],

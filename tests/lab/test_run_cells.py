@@ -64,23 +64,17 @@ def stamps(out):
 # what is trained
 
 
-def test_every_cell_is_trained(cells, dataset, tmp_path):
-    results = run(cells, dataset, tmp_path)
-    assert list(results.records) == [cell.key for cell in cells]
-    assert (results.failures, results.unfinished) == ({}, {})
-    assert results.description == "1 process"
-    for cell in cells:
-        assert results.records[cell.key].cell == cell
-        assert len(RunFolder(tmp_path / cell.folder).read_curve()) == 2
-
-
 @pytest.mark.parametrize("ref", [None, FEW])
-def test_two_processes_give_the_same_numbers(cells, dataset, ref, tmp_path):
+def test_every_cell_is_trained_to_the_same_numbers_in_two_processes(cells, dataset, ref, tmp_path):
     one = run(cells, dataset, tmp_path / "one")
     two = run(cells, dataset, tmp_path / "two", jobs=2, ref=ref)
-    assert two.description == "2 processes side by side"
+    assert [one.description, two.description] == ["1 process", "2 processes side by side"]
+    assert (two.failures, two.unfinished) == ({}, {})
+    assert [record.cell for record in two.records.values()] == cells
     assert scores(one) == scores(two)
     assert {record.machine["threads"] for record in two.records.values()} == {"1"}
+    for cell in cells:
+        assert len(RunFolder(tmp_path / "two" / cell.folder).read_curve()) == 2
 
 
 def test_only_what_is_missing_is_trained(cells, dataset, tmp_path):
@@ -118,13 +112,10 @@ def test_progress_and_records_are_reported_when_they_are_there(cells, dataset, t
         finished=lambda record: finished.append((record.key, len(seen))),
     )
     assert seen[0] == ("runs", 0, 240, "0 of 4 runs finished")
-    assert seen[-1][0] == "zeta:2.8 seed 1"
-    assert seen[-1][1:3] == (60, 60)
-    assert [event for event in seen if event[0] == "runs"][-1][1:] == (
-        pytest.approx(240, abs=8),
-        pytest.approx(240, abs=8),
-        "4 of 4 runs finished",
-    )
+    last = {name: event for name, *event in seen}
+    assert last["zeta:2.8 seed 1"][:2] == [60, 60]
+    every = pytest.approx(240, abs=8)
+    assert last["runs"] == [every, every, "4 of 4 runs finished"]
     of_one = [done for name, done, _, _ in seen if name == "no mixing seed 0"]
     assert of_one == sorted(of_one)
     assert any(0 < done < 59 for done in of_one)
@@ -161,26 +152,28 @@ def test_data_that_differs_in_a_worker_fails_its_cells(cells, tmp_path):
     assert (set(failures), records) == ({cell.key for cell in cells[:2]}, {})
 
 
-def test_a_folder_of_another_run_is_refused_before_anything_is_trained(cells, dataset, tmp_path):
-    run(cells[:1], dataset, tmp_path)
-    (tmp_path / cells[0].folder).rename(tmp_path / cells[1].folder)
-    with pytest.raises(FolderError, match="is the folder of another run"):
-        run(cells[1:2], dataset, tmp_path)
-
-
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("damage", "message"),
     [
-        (lambda text: text[: len(text) // 2], "cannot be read"),
-        (lambda text: text.replace('"seed": 0', '"seed": 7'), "the record of another run"),
+        (lambda path, other: path.rename(other), "is the folder of another run"),
+        (lambda path, _: cut(path / "record.json"), "cannot be read"),
+        (lambda path, _: replace(path / "record.json"), "the record of another run"),
     ],
 )
-def test_a_damaged_record_is_reported(change, message, cells, dataset, tmp_path):
+def test_a_folder_that_is_not_of_the_run_is_refused(damage, message, cells, dataset, tmp_path):
     run(cells[:1], dataset, tmp_path)
-    path = tmp_path / cells[0].folder / "record.json"
-    path.write_text(change(path.read_text()))
+    damage(*(tmp_path / cell.folder for cell in cells[:2]))
     with pytest.raises(FolderError, match=message):
-        run(cells[:1], dataset, tmp_path)
+        run(cells[:2], dataset, tmp_path)
+    assert len(stamps(tmp_path)) == 1
+
+
+def cut(path):
+    path.write_text(path.read_text()[:100])
+
+
+def replace(path):
+    path.write_text(path.read_text().replace('"seed": 0', '"seed": 7'))
 
 
 # two commands, and workers of a killed one

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import ray
-from ray.exceptions import RayError, RayTaskError, TaskCancelledError
+from ray.exceptions import RayError, RayTaskError
 
 from zetamix_lab.runs.executor import MAX_DEATHS, POLL_SECONDS, ExecutorError, Work
 from zetamix_lab.text import reason
@@ -52,8 +52,6 @@ def run_on_ray(work: Work, address: str, workers: int | None) -> int:
 def _result(future: Any, *, stopping: bool) -> list[Any]:
     try:
         return list(ray.get(future))
-    except TaskCancelledError:
-        return []
     except RayTaskError as error:
         raise error.cause from None
     except RayError as error:
