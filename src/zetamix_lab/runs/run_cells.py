@@ -124,7 +124,7 @@ class Tracker:
             text += f", {len(results.failures)} failed"
         if self.deaths:
             text += f", {plural(self.deaths, 'killed worker')} started again"
-        ended = [key for key in self.totals if key in {*results.records, *results.failures}]
+        ended = self.totals.keys() & {*results.records, *results.failures}
         done = sum(results.unfinished.values()) + sum(self.totals[key] for key in ended)
         resumed = sum(self.resumed.values())
         self.show(RUNS, done - resumed, sum(self.totals.values()) - resumed, text)
