@@ -74,7 +74,7 @@ def test_a_function_is_called_for_every_cell_once_and_reported(invoke):
 def test_a_run_that_fails_is_a_sentence(invoke):
     status, text = invoke("--train", "train.py:fails", "--methods", "none,mixup", "--seeds", 1)
     assert status == 1
-    assert "mixup:alpha=1.0,until=0.8 seed 0 failed: RuntimeError: no luck (see mixup-" in text
+    assert "mixup:alpha=1.0,until=0.8 seed 0 failed: RuntimeError: no luck (see runs/mixup-" in text
     assert "train.py:fails must return predictions [samples, classes] and targets" in text
     assert "or a dict of metrics, got NoneType" in text
 
