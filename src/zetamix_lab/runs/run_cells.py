@@ -207,8 +207,14 @@ def run_cells(
         elif kind == "failure":
             tracker.fail(key, value)
         elif key not in results.records:
-            record, *files = value
-            _keep(RunFolder(out / record.cell.folder, record.cell), record, *files)
+            record, curve, samples = value
+            folder = RunFolder(out / record.cell.folder, record.cell)
+            if folder.read_record() is None:
+                # trained on another machine, which keeps the weights
+                folder.open(record.cell, 0)
+                for line in curve:
+                    folder.add_epoch(line)
+                folder.finish(record, {}, None, samples)
             tracker.finish(record)
             finished(record)
         tracker.tick(after=POLL_SECONDS)
@@ -221,15 +227,6 @@ def run_cells(
     results.records = {c.key: results.records[c.key] for c in cells if c.key in results.records}
     results.unfinished = {key: epochs for key, epochs in results.unfinished.items() if epochs}
     return results
-
-
-def _keep(folder: RunFolder, record: RunRecord, curve: Sequence[Any], samples: Any) -> None:
-    """Write what was trained on another machine, which keeps the weights."""
-    if folder.read_record() is None:
-        folder.open(record.cell, 0)
-        for line in curve:
-            folder.add_epoch(line)
-        folder.finish(record, {}, None, samples)
 
 
 def plan_jobs(
