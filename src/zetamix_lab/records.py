@@ -150,13 +150,15 @@ class SampleResults:
         right, target = self.correct.astype(float), self.targets
         found: dict[str, Array | None] = {"error": 1 - right, "accuracy": right}
         found |= {"nll": self.loss, "nll_scaled": self.loss_scaled}
-        if target.ndim == 1:
-            found |= {"f1_micro": right, "balanced_accuracy": _mean_of_groups(right, target)}
-            if metric == "auc" and [*np.unique(target)] == [0, 1]:
-                area = _mean_of_groups(self._wins(), target)
-                # a pair of samples depends on both of them
-                return np.asarray(2 * area - area.mean())
-        return found.get(metric)
+        if target.ndim == 2:
+            return found.get(metric)
+        if metric == "balanced_accuracy":
+            return _mean_of_groups(right, target)
+        if metric == "auc" and [*np.unique(target)] == [0, 1]:
+            area = _mean_of_groups(self._wins(), target)
+            # a pair of samples depends on both of them
+            return np.asarray(2 * area - area.mean())
+        return right if metric == "f1_micro" else found.get(metric)
 
     def _wins(self) -> Array:
         """[n]: the fraction of samples of the other class that are ranked on the right side."""
