@@ -28,7 +28,7 @@ def run(mix, seed, out):
     print("method", type(mix).__name__)
     return targets + torch.eye(4), torch.arange(4)
 def fails(mix, seed, out):
-    if type(mix).__name__ == "Mixup":
+    if mix.p > 0:
         raise RuntimeError("no luck")
 def waits(mix, seed, out):
     (out / "begun").touch()
