@@ -30,8 +30,7 @@ from zetamix_lab.data.load_dataset import DataDir
 from zetamix_lab.progress import Progress
 from zetamix_lab.provenance import machine_info
 from zetamix_lab.records import Cell, RunRecord
-from zetamix_lab.runs.progress import run_name
-from zetamix_lab.runs.run_cells import run_cells
+from zetamix_lab.runs.run_cells import run_cells, run_name
 from zetamix_lab.text import did_you_mean
 from zetamix_lab.train.run import make_cell
 from zetamix_lab.train.stop import Stop, Stopped

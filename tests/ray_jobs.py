@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 
@@ -57,9 +58,7 @@ def drive(address, folder):
 
     def do(function, given, shared, **options):
         messages = []
-        work = Work(
-            function, list(given), shared, receive=messages.append, poll_seconds=0.1, **options
-        )
+        work = Work(partial(function, shared=shared), list(given), messages.append, **options)
         description = run_jobs(work, f"ray:{address}", None)
         return description, messages
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from paper.measure.diversity import entropy
 from paper.measure.estimate import Estimate, mean_of
-from zetamix_lab.data.loader import Scale, measure_scale
 from zetamix_lab.data.dataset import Split
+from zetamix_lab.data.loader import Scale, measure_scale
 from zetamix_lab.models import initialise
 
 # the paper calls outputs highly realistic if the oracle's entropy is below this

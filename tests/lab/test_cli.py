@@ -124,7 +124,7 @@ HUGE = "9" * 30
         ([*COMPARE, "--methods", "zeta:sources=999"], 1, "999"),
         ([*COMPARE, "--until", "1.5"], 2, "Invalid value for '--until'"),
         ([*COMPARE, "--until", "0", "--methods", "mixup"], 1, "until must be above 0"),
-        ([*COMPARE, "--data", "digits", "--model", "lenet5"], 1, "lenet5 does not accept samples"),
+        ([*COMPARE, "--data", "digits", "--model", "lenet5"], 1, "lenet5 needs images of at least"),
         # before the data is read
         (
             ["compare", "--data", "photos/", "--model", "resnet19"],

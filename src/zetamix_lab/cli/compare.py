@@ -123,7 +123,7 @@ def _make_grid(
     if train is not None:
         from zetamix_lab.runs.own import OwnGrid
 
-        return OwnGrid.read(train, **shared)
+        return OwnGrid(train, **shared)
     from zetamix_lab.runs.compare import make_grid
 
     with show_reading() as progress:

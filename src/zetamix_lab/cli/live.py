@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from zetamix_lab.report import Table as ReportTable
     from zetamix_lab.train import Recipe
 
-# the event about all runs together, as in `zetamix_lab.runs.progress`
+# the event about all runs together, as in `zetamix_lab.runs.run_cells`
 RUNS = "runs"
 # seconds without output after which a line about the current runs is printed
 QUIET_SECONDS = 60.0
