@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import linear_regression
@@ -14,7 +13,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from zetamix.methods import UnknownMethodError, display_name, parse
+from zetamix.methods import display_name, parse
 from zetamix_lab.data import Dataset
 from zetamix_lab.data.splits import count_labels
 from zetamix_lab.metrics import (
@@ -23,7 +22,6 @@ from zetamix_lab.metrics import (
     ChanceLevel,
     Metric,
     choose_metrics,
-    count_right,
     guessing,
     resolution,
 )
@@ -53,6 +51,8 @@ def metric_of(name: str) -> Metric:
 class Comparison:
     """Methods trained with the same seeds on the same splits: here, or by a loop of one's own."""
 
+    name: str
+    """Of the data."""
     requested: tuple[str, ...]
     """All requested methods."""
     seeds: tuple[int, ...]
@@ -62,8 +62,6 @@ class Comparison:
     """The table of runs that were trained elsewhere; the first metric is the primary one."""
     samples: Mapping[Key, SampleResults] = field(default_factory=dict)
     """The results of each test sample, of the runs that keep them."""
-    name: str = ""
-    """Of the data, if there is no `dataset`."""
     dataset: Dataset | None = None
     recipe: Recipe | None = None
     curves: Mapping[Key, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
@@ -80,7 +78,7 @@ class Comparison:
     def runs(self) -> pd.DataFrame:
         """The table of runs, in the order of the request."""
         rows = [
-            (self.title, method, seed, metric, value)
+            (self.name, method, seed, metric, value)
             for method in self.requested
             for seed in self.seeds
             if (method, seed) in self.records
@@ -100,17 +98,9 @@ class Comparison:
         return [label for label in self.requested if any(key[0] == label for key in self.finished)]
 
     @property
-    def total(self) -> int:
-        """Number of requested runs."""
-        return len(self.requested) * len(self.seeds)
-
-    @property
-    def complete(self) -> bool:
-        return len(self.finished) == self.total
-
-    @property
-    def title(self) -> str:
-        return self.name if self.dataset is None else self.dataset.name
+    def missing(self) -> int:
+        """The number of requested runs that are not finished."""
+        return len(self.requested) * len(self.seeds) - len(self.finished)
 
     # the test split
 
@@ -155,13 +145,9 @@ class Comparison:
         return [name for name in chosen if name in self.recorded] + own or self.recorded
 
     @property
-    def primary(self) -> str:
-        return self.metrics[0]
-
-    @property
     def metric(self) -> Metric:
         """The primary metric."""
-        return metric_of(self.primary)
+        return metric_of(self.metrics[0])
 
     @property
     def has_temperatures(self) -> bool:
@@ -171,7 +157,7 @@ class Comparison:
     @property
     def tested(self) -> list[str]:
         """The metrics of the verdict; Holm's correction covers the tests of all of them."""
-        return [self.primary, *(SCALED if self.has_temperatures else ())]
+        return [self.metrics[0], *(SCALED if self.has_temperatures else ())]
 
     # statistics
 
@@ -216,16 +202,12 @@ class Comparison:
         return pd.concat(parts, ignore_index=True)
 
     def differences(self, baseline: str, metric: str | None = None) -> pd.DataFrame:
-        """The tests of one metric against a baseline: every other method that shares a seed."""
-        tests = self.tests
-        return tests[
-            (tests["baseline"] == baseline) & (tests["metric"] == (metric or self.primary))
-        ]
+        """The tests of a metric against a baseline: every other method that shares a seed.
 
-    @property
-    def compared(self) -> bool:
-        """Whether any two methods have a seed in common."""
-        return len(self.tests) > 0
+        metric: the primary one unless given.
+        """
+        own = self.tests[self.tests["baseline"] == baseline]
+        return own[own["metric"] == (metric or self.metrics[0])]
 
     @cached_property
     def at_chance(self) -> ChanceLevel | None:
@@ -233,7 +215,7 @@ class Comparison:
         if self.test_counts is None:
             return None
         size = self.test_size if self.multi_label else None
-        chance = guessing(self.primary, self.test_counts, size)
+        chance = guessing(self.metrics[0], self.test_counts, size)
         if chance is None or chance.metric not in self.recorded:
             return None
         means = self.summary.xs(chance.metric, level="metric")["mean"]
@@ -245,12 +227,8 @@ class Comparison:
     @cached_property
     def until(self) -> dict[str, float]:
         """The fraction of training in which each method mixes, where its name says so."""
-        found: dict[str, float] = {}
-        for label in self.methods if self.given is None else ():
-            with suppress(UnknownMethodError):
-                method = parse(label)
-                found |= {} if method.name == "none" else {label: method.until}
-        return found
+        methods = {label: parse(label) for label in self.methods if self.given is None}
+        return {label: own.until for label, own in methods.items() if own.name != "none"}
 
     def name_of(self, label: str) -> str:
         """The name of a method in a report, without an `until` that most methods share."""
@@ -266,7 +244,9 @@ class Comparison:
         """
         changes: dict[str, list[float]] = {}
         for (method, _), curve in self.curves.items():
-            points = [(line["epoch"], line[split][self.primary]) for line in curve if split in line]
+            points = [
+                (line["epoch"], line[split][self.metrics[0]]) for line in curve if split in line
+            ]
             late = points[-max(LATE_EPOCHS, round(LATE * len(points))) :]
             if len(points) > LATE_EPOCHS and all(math.isfinite(value) for _, value in late):
                 epochs, values = zip(*late, strict=True)
@@ -277,11 +257,19 @@ class Comparison:
     def records_of(self, method: str) -> list[RunRecord]:
         return [record for (label, _), record in self.records.items() if label == method]
 
-    def recalls(self, method: str) -> Tensor:
-        """[seeds, classes]: recall per class; NaN for a class without test samples."""
-        own = [record.confusion for record in self.records_of(method)]
-        if self.multi_label:
-            # [seeds, label, 4], as `metrics.confusion`
-            counts = torch.tensor(own).double()
-            return counts[:, :, 3] / counts[:, :, 2:].sum(2)
-        return torch.stack([right.double() / sizes for right, sizes in map(count_right, own)])
+    @cached_property
+    def recalls(self) -> dict[str, Tensor]:
+        """By method, [seeds, classes]: recall per class; NaN for a class without test samples.
+
+        Empty unless every run has a confusion matrix: those of many classes have none.
+        """
+        found = {}
+        for label in self.methods if self.dataset is not None else ():
+            stored = [record.confusion for record in self.records_of(label)]
+            if not all(isinstance(matrix, list) and matrix for matrix in stored):
+                return {}
+            counts = torch.tensor(stored).double()
+            # of several labels [seeds, label, 4], as `metrics.confusion`
+            right = counts[:, :, 3] if self.multi_label else counts.diagonal(dim1=1, dim2=2)
+            found[label] = right / (counts[:, :, 2:] if self.multi_label else counts).sum(2)
+        return found

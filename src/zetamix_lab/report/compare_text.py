@@ -18,9 +18,6 @@ LEVEL = f"{100 * CONFIDENCE:g} %"
 STILL_IMPROVING = 0.005
 # fewer seeds do not tell their spread; more than the second are not proposed
 ENOUGH_SEEDS, WORTHWHILE_SEEDS = 5, 50
-FEW_EPOCHS = "Too few epochs were evaluated to tell whether training had converged."
-# at most this many unfinished runs are listed
-MAX_NAMED = 6
 TERMS = {
     "mixup": "blends every sample with one other (the number is α)",
     "cutmix": "pastes a box of one other image",
@@ -61,10 +58,7 @@ def _decision(comparison: Comparison) -> str:
     first = comparison.baselines[0]
     name, tests = comparison.name_of(first), _tested(comparison)
     if not len(tests):
-        few = f"no method shares two finished seeds with {name}"
-        if comparison.complete:
-            few = "one seed has no spread to compare with"
-        return f"Not shown: the difference from {name} cannot be tested, because {few}."
+        return f"Not shown: no method has two seeds in common with {name}, which a test needs."
     found = tests[tests["significant"]]
     if not len(found):
         return (
@@ -94,7 +88,7 @@ def _move(test: Any, name: str) -> str:
 
 
 def _at_chance(comparison: Comparison, chance: ChanceLevel) -> str:
-    subject = "No method is" if comparison.complete else "No method so far is"
+    subject = "No method so far is" if comparison.missing else "No method is"
     if len(comparison.methods) == 1:
         subject = f"{comparison.name_of(comparison.methods[0])} is not"
     metric = metric_of(chance.metric)
@@ -144,12 +138,11 @@ def _next_step(comparison: Comparison, command: str) -> tuple[str, str]:
     methods, seeds = len(comparison.methods), len(comparison.seeds)
     metric, recipe = comparison.metric, comparison.recipe
 
-    def step(text: str, missing: int, option: str = "", value: int = 0) -> tuple[str, str]:
+    def step(text: str, runs: int, option: str = "", value: int = 0) -> tuple[str, str]:
         following, records = _with_option(command, option, value), comparison.records.values()
-        if records and missing:
+        if records:
             at_once = fmean(max(1, record.extra.get("concurrent", 1)) for record in records)
-            seconds = missing * fmean(record.wall_s for record in records) / at_once
-            text += f" ({about(seconds)})"
+            text += f" ({about(runs * fmean(record.wall_s for record in records) / at_once)})"
         return f"{text}{':' if following else '.'}", following
 
     def train_longer(text: str) -> tuple[str, str]:
@@ -157,8 +150,11 @@ def _next_step(comparison: Comparison, command: str) -> tuple[str, str]:
             return f"{text}.", ""
         return step(text, 2 * len(comparison.finished), "--epochs", 2 * recipe.epochs)
 
-    if not comparison.complete:
-        return step("Finish the comparison", comparison.total - len(comparison.finished))
+    def add_seeds(text: str, number: int) -> tuple[str, str]:
+        return step(text, (number - seeds) * methods, "--seeds", number)
+
+    if comparison.missing:
+        return step("Finish the comparison", comparison.missing)
     if comparison.at_chance is not None:
         return train_longer("Look at the data with zetamix check, or train longer")
     if methods == 1:
@@ -166,15 +162,14 @@ def _next_step(comparison: Comparison, command: str) -> tuple[str, str]:
     if _convergence(comparison)[0]:
         return train_longer("Train longer, as training had not converged")
     if seeds < ENOUGH_SEEDS:
-        return step("Add seeds", (ENOUGH_SEEDS - seeds) * methods, "--seeds", ENOUGH_SEEDS)
-    tests = _tested(comparison)
+        return add_seeds("Add seeds", ENOUGH_SEEDS)
+    tests, first = _tested(comparison), comparison.baselines[0]
     gains = metric.sign * tests["mean"]
     if (tests["significant"] & (gains > 0)).any():
         best = comparison.name_of(tests.loc[gains[tests["significant"]].idxmax(), "method"])
         where = ": its trained models are in the folder runs (load_model)" if recipe else ""
         return f"Use {best}{where}.", ""
     if tests["significant"].any() or not (gains > 0).any():
-        first = comparison.baselines[0]
         if first.partition(":")[0] != "none":
             return f"Keep {comparison.name_of(first)}: no method is ahead of it.", ""
         return train_longer("Mixing needs long training: try more epochs")
@@ -184,7 +179,7 @@ def _next_step(comparison: Comparison, command: str) -> tuple[str, str]:
     what = f"To show {_amount(metric, gain)}, the largest gain seen,"
     if needed is None or needed > WORTHWHILE_SEEDS:
         return f"{what} takes more test samples, or more than {WORTHWHILE_SEEDS} seeds.", ""
-    return step(f"{what} add seeds", max(0, needed - seeds) * methods, "--seeds", needed)
+    return add_seeds(f"{what} add seeds", max(needed, seeds + 1))
 
 
 def _with_option(command: str, name: str, value: int) -> str:
@@ -220,7 +215,7 @@ def _cautions(comparison: Comparison) -> list[str]:
         way = "More" if metric.sign > 0 else "Less"
         texts.append(f"{way} {metric.title} is taken to be better, by its name.")
     improving, text = _convergence(comparison)
-    return [*texts, text] if improving or text == FEW_EPOCHS else texts
+    return texts if improving is False else [*texts, text]
 
 
 def describe_terms(comparison: Comparison) -> list[str]:
@@ -263,15 +258,15 @@ def _describe_training(comparison: Comparison) -> str:
     return f"{text}. {_convergence(comparison)[1]}".strip()
 
 
-def _convergence(comparison: Comparison) -> tuple[bool, str]:
-    """Whether runs were still improving when training ended, and a sentence about it."""
-    if not comparison.complete or comparison.dataset is None:
+def _convergence(comparison: Comparison) -> tuple[bool | None, str]:
+    """Whether runs were still improving when training ended, None if not known; and a sentence."""
+    if comparison.missing or comparison.dataset is None:
         return False, ""
     has_val = all("val" in curve[-1] for curve in comparison.curves.values() if curve)
     split = "val" if has_val else "test"
     metric, changes = comparison.metric, comparison.late_changes(split)
     if not changes:
-        return False, FEW_EPOCHS
+        return None, "Too few epochs were evaluated to tell whether training had converged."
     title = f"towards the end, {'validation' if split == 'val' else 'test'} {metric.title}"
     gains = {label: metric.sign * fmean(values) for label, values in changes.items()}
     improving = [
@@ -319,15 +314,15 @@ def _calibration(comparison: Comparison) -> str:
 
 
 def _incomplete(comparison: Comparison) -> str:
-    if comparison.complete:
+    if not (missing := comparison.missing):
         return ""
-    text = f"{len(comparison.finished)} of {comparison.total} runs are finished."
+    finished = len(comparison.finished)
+    text = f"{finished} of {finished + missing} runs are finished."
     epochs = comparison.recipe.epochs if comparison.recipe else 0
     names = [
         f"{comparison.name_of(method)} seed {seed} after {count_epochs(reached, epochs)}"
         for (method, seed), reached in comparison.unfinished.items()
     ]
-    names[MAX_NAMED:] = [f"{len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else []
     text += f" In progress: {join(names)}." if names else ""
     reasons = dict[tuple[str, str], list[str]]()
     for (method, seed), reason in comparison.failures.items():

@@ -30,8 +30,8 @@ from zetamix_lab.train.run_folder import RunFolder, hold
 SOME_SHAPE = (3, 64, 64)
 # samples to check methods and model with before anything is trained
 CHECKED_SAMPLES = 4
-# examples in a report: images one by one, points as a cloud
-EXAMPLE_IMAGES, EXAMPLE_POINTS = 10, 400
+# images in a report as examples
+EXAMPLES = 10
 
 
 class CompareError(ValueError):
@@ -126,7 +126,8 @@ def compare(grid: Grid | OwnGrid, **options: Any) -> Comparison:
         test = grid.dataset.splits["test"]
         metric = choose_metrics(test.counts(), multi_label=test.multi_label)[0]
         shared = {"dataset": grid.dataset, "ref": grid.ref, "metric": metric}
-        about = {"dataset": grid.dataset, "recipe": grid.recipe, "examples": make_examples(grid)}
+        about = {"name": grid.dataset.name, "dataset": grid.dataset, "recipe": grid.recipe}
+        about["examples"] = make_examples(grid)
     runs, name_of = grid.out / "runs", partial(run_name, until=grid.until)
     # another command on the same comparison would write the same report
     with hold([grid.out]):
@@ -149,21 +150,20 @@ def compare(grid: Grid | OwnGrid, **options: Any) -> Comparison:
 
 
 def make_examples(grid: Grid) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-    """Outputs of every method for the same batch of training samples.
+    """Some images of each class, and the outputs of every method for them; none of points.
 
-    For images, some of each class are kept; for points, all.
+    They are part of the same batch of training samples for all methods.
     """
     train = grid.dataset.train
+    if len(train.shape) != 3:
+        return {}
     generator = torch.Generator().manual_seed(0)
     order = torch.randperm(len(train), generator=generator)
-    images = len(train.shape) == 3
-    size = max(EXAMPLE_IMAGES, grid.recipe.batch_size) if images else EXAMPLE_POINTS
-    batch = chosen = order[:size]
-    if images:
-        chosen = order[classes_in_turn(strata(train.labels)[order], EXAMPLE_IMAGES)]
-        batch = torch.cat([chosen, batch[~torch.isin(batch, chosen)]])[:size]
-        # shuffled, or CutMix would pair every class with the one before it
-        batch = batch[torch.randperm(len(batch), generator=generator)]
+    size = max(EXAMPLES, grid.recipe.batch_size)
+    chosen = order[classes_in_turn(strata(train.labels)[order], EXAMPLES)]
+    batch = torch.cat([chosen, order[:size][~torch.isin(order[:size], chosen)]])[:size]
+    # shuffled, or CutMix would pair every class with the one before it
+    batch = batch[torch.randperm(len(batch), generator=generator)]
     samples, labels = train.take(batch).float(), train.labels[batch]
     rows = torch.tensor([int((batch == index).nonzero()) for index in chosen])
     examples = {}
