@@ -242,11 +242,9 @@ class Comparison:
 
         From a line fitted to the evaluated epochs; empty if there are too few of them.
         """
-        changes: dict[str, list[float]] = {}
+        changes, name = dict[str, list[float]](), self.metrics[0]
         for (method, _), curve in self.curves.items():
-            points = [
-                (line["epoch"], line[split][self.metrics[0]]) for line in curve if split in line
-            ]
+            points = [(line["epoch"], line[split][name]) for line in curve if split in line]
             late = points[-max(LATE_EPOCHS, round(LATE * len(points))) :]
             if len(points) > LATE_EPOCHS and all(math.isfinite(value) for _, value in late):
                 epochs, values = zip(*late, strict=True)

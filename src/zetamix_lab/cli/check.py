@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from zetamix_lab.cli import options
 from zetamix_lab.cli.errors import report_errors
-from zetamix_lab.cli.live import show_reading
+from zetamix_lab.cli.live import print_table, show_reading
 from zetamix_lab.text import plural
 
 if TYPE_CHECKING:
@@ -59,6 +58,8 @@ def check(
 
 def _print_report(report: "Report", limit: int | None) -> None:
     """limit: the maximum number of lines of a list; None prints all."""
+    from zetamix_lab.report import Table
+
     console = Console(highlight=False)
     problems = plural(len(report.problems) + len(report.unreadable), "problem")
     verdict = "[green]no problems[/green]" if report.ok else f"[red]{problems}[/red]"
@@ -72,7 +73,9 @@ def _print_report(report: "Report", limit: int | None) -> None:
     total = plural(sum(report.sizes.values()), "sample")
     console.print(f"[bold]{escape(report.name)}[/bold]: {total}, {verdict}; {found}")
     console.print(escape(report.origin), style="dim", soft_wrap=True)
-    console.print(_count_table(report))
+    rows = zip(report.classes, *report.counts.values(), strict=True)
+    counts = [*rows, ("total", *(report.sizes[split] for split in report.counts))]
+    print_table(console, Table(["class", *report.counts], counts))
     lists = {
         "Problems": report.problems,
         "Unreadable files": report.unreadable,
@@ -87,15 +90,3 @@ def _print_report(report: "Report", limit: int | None) -> None:
             typer.echo(f"  {line}")
         if limit is not None and len(lines) > limit:
             typer.echo(f"  and {len(lines) - limit:,} more; --all lists them")
-
-
-def _count_table(report: "Report") -> Table:
-    """Samples of each class by split."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("class", overflow="fold")
-    for split in report.counts:
-        table.add_column(split, justify="right")
-    for label, sizes in zip(report.classes, zip(*report.counts.values(), strict=True), strict=True):
-        table.add_row(escape(label), *(f"{size:,}" for size in sizes))
-    table.add_row("total", *(f"{report.sizes[split]:,}" for split in report.counts), style="bold")
-    return table

@@ -18,7 +18,7 @@ from zetamix_lab.cli.live import (
     print_table,
     show_reading,
 )
-from zetamix_lab.cli.stop import exit_stopped, make_stop
+from zetamix_lab.cli.stop import make_stop, stop_status
 from zetamix_lab.runs import SEEDS, UNTIL
 
 if TYPE_CHECKING:
@@ -109,11 +109,14 @@ def compare(
                 stop=lambda: stop() or display.closed,
             )
         _finish(console, comparison, grid.out, json_file)
-        if not comparison.complete and not comparison.failures:
-            saved = "Everything is" if train is None else "Finished runs are"
-            exit_stopped(console, stop, start_up, saved)
     if comparison.failures:
         raise typer.Exit(1)
+    if comparison.missing:
+        text = f"{stop.reason} {'Everything is' if train is None else 'Finished runs are'} saved."
+        if stop.signal is None and stop.limit is not None and start_up >= 0.8 * stop.limit:
+            text += f" Start-up took {start_up:.1f} s of it: use a longer --time-limit."
+        print_line(console, f"{text} Rerun the same command to resume.")
+        raise typer.Exit(stop_status(stop))
 
 
 def _make_grid(
@@ -158,28 +161,20 @@ def _finish(console: Console, comparison: "Comparison", out: Path, json_file: Pa
 
     from zetamix_lab.atomic_io import read_json
     from zetamix_lab.provenance import machine_info
-    from zetamix_lab.report.compare import (
-        describe_replaced,
-        difference_table,
-        main_table,
-        write_report,
-    )
+    from zetamix_lab.report.compare import difference_table, main_table, write_report
     from zetamix_lab.report.compare_text import summarise
 
-    lines, command = list[str](), ""
+    on_gpu = any("gpu" in record.machine for record in comparison.records.values())
+    about = machine_info(torch.device("cuda" if on_gpu and torch.cuda.is_available() else "cpu"))
     if comparison.finished:
-        on_gpu = any("gpu" in record.machine for record in comparison.records.values())
-        device = torch.device("cuda" if on_gpu and torch.cuda.is_available() else "cpu")
-        replaced = describe_replaced(comparison, out)
         # the files are written first: printing to a closed pipe would end the command
-        about = machine_info(device)
-        page, command = write_report(comparison, out, about), about["command"]
-        lines = [f"Report written to {page}", replaced]
+        page = write_report(comparison, out, about)
         if json_file is not None:
             options.write_results(json_file, read_json(out / "results.json"))
-        print_table(console, main_table(comparison))
-        if comparison.compared:
-            print_table(console, difference_table(comparison), required=3)
-    print_findings(console, summarise(comparison, command).pairs)
-    for line in filter(None, lines):
-        print_line(console, line)
+        # the verdict goes by these; the report has the other metrics
+        print_table(console, main_table(comparison, comparison.tested))
+        if len(comparison.tests):
+            print_table(console, difference_table(comparison))
+    print_findings(console, summarise(comparison, about["command"]).pairs)
+    if comparison.finished:
+        print_line(console, f"Report written to {page}")

@@ -2,6 +2,7 @@
 
 import dis
 import errno
+import signal
 import sys
 import warnings
 from collections.abc import Iterator
@@ -11,8 +12,6 @@ from typing import Any
 
 import typer
 from rich.console import Console
-
-from zetamix_lab.cli.stop import INTERRUPTED, raise_at_ctrl_c
 
 OURS = ("zetamix.", "zetamix_lab.", "paper.")
 UNEXPECTED = "This is unexpected: please report it to the authors of zetamix, with the lines above."
@@ -24,7 +23,10 @@ def report_errors() -> Iterator[None]:
 
     Any other error is raised with a request to report it. Ctrl-C exits with 130.
     """
-    with raise_at_ctrl_c(), warnings.catch_warnings():
+    # `main` let it end the process at once; from now on displays and folders are cleaned up
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    with warnings.catch_warnings():
         warnings.showwarning = _print_warning
         # such an image raises an error with its name instead
         warnings.filterwarnings("ignore", r"Image size \(.*exceeds limit")
@@ -33,7 +35,7 @@ def report_errors() -> Iterator[None]:
         except KeyboardInterrupt:
             text = "Interrupted. Rerun the same command; training resumes from the last checkpoint."
             print_error(text, style="yellow")
-            raise typer.Exit(INTERRUPTED) from None
+            raise typer.Exit(128 + signal.SIGINT) from None
         except Exception as error:
             if type(error).__module__.partition(".")[0] in ("click", "typer"):
                 raise

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -29,17 +28,12 @@ STYLES = {"": "", "best": "bold", "second": "underline"}
 class Display(AbstractContextManager["Display"]):
     """Shows progress events (`zetamix_lab.progress`): reading, training and measuring.
 
-    On a terminal each name has a bar. In files and pipes there is a line for every finished run,
-    and one about the current runs after a minute without a line.
-
-    lines: whether there are such lines.
+    On a terminal each name has a bar. In files and pipes, where only runs are shown, there is a
+    line for every finished one, and one about the current runs after a minute without a line.
     """
 
-    def __init__(
-        self, console: Console, *, lines: bool = True, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self.console, self.clock = console, clock
-        self.lines = lines and not console.is_terminal
         self.bars = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
@@ -83,7 +77,7 @@ class Display(AbstractContextManager["Display"]):
         crowded = len(self._tasks) > self.console.height - 2
         text = text or _count(name, done, total)
         self.bars.update(task, text=text, visible=not (over and crowded and name != RUNS))
-        if self.lines:
+        if RUNS in self._tasks and not self.console.is_terminal:
             self._print(name, text, over=over)
 
     def _print(self, name: str, text: str, *, over: bool) -> None:
@@ -116,74 +110,45 @@ def _count(name: str, done: float, total: float) -> str:
 
 def show_reading() -> Display:
     """The display of data that is downloaded, decoded or checked: on stderr, on a terminal only."""
-    return Display(Console(stderr=True), lines=False)
+    return Display(Console(stderr=True))
 
 
 def print_header(
     console: Console, dataset: "Dataset", recipe: "Recipe", methods: int, seeds: int
 ) -> None:
     """Print what is trained: the dataset, runs and the recipe, and notes about the data."""
-    model = recipe.model
-    if recipe.weights is not None:
-        model += f" from {recipe.weights.path.name}"
-    if recipe.optimizer == "adamw":
-        model += f", AdamW with {plural(recipe.warmup, 'epoch')} of warm-up"
-    augmentation = "no" if recipe.augmentation == "none" else recipe.augmentation
+    weights = "" if recipe.weights is None else f" from {recipe.weights.path.name}"
     parts = [
         f"{len(dataset.train):,} training and {len(dataset.splits['test']):,} test samples, "
         f"{dataset.num_classes} classes, {' × '.join(map(str, dataset.shape))}",
         f"{plural(methods, 'method')} × {plural(seeds, 'seed')}",
-        f"{model}, {plural(recipe.epochs, 'epoch')}, batch size {recipe.batch_size}, "
-        f"{augmentation} augmentation",
+        f"{recipe.model}{weights}, {plural(recipe.epochs, 'epoch')}, batch size "
+        f"{recipe.batch_size}, {recipe.optimisation}, augmentation: {recipe.augmentation}",
         f"recipe: {recipe.origin}",
     ]
-    print_findings(console, [(f"{dataset.name}:", " · ".join(parts))], gap=" ")
+    print_findings(console, {dataset.name: " · ".join(parts)}.items())
     for note in dataset.notes:
         print_line(console, note, style="dim")
     if methods == 1:
         print_line(console, "One method is not compared with anything: use --methods none,zetamix")
 
 
-def print_table(console: Console, table: "ReportTable", required: int = 2) -> None:
-    """Print a table of a report; columns that do not fit are left out and named.
-
-    required: number of columns that are always printed.
-    """
-    unlimited, count = console.options.update(width=10_000), len(table.columns)
-    while count > required:
-        shown = _terminal_table(table, count)
-        if console.measure(shown, options=unlimited).maximum <= console.width:
-            break
-        count -= 1
-    console.print(_terminal_table(table, count))
-    if hidden := table.columns[count:]:
-        text = f"Columns that do not fit, see the report: {', '.join(hidden)}."
-        print_line(console, text, style="dim")
-    console.print()
-
-
-def _terminal_table(table: "ReportTable", count: int) -> Table:
-    """The first columns of a table; headings wider than their cells are wrapped."""
+def print_table(console: Console, table: "ReportTable") -> None:
+    """Print a table of a report; cells that are too wide are folded, the names of rows last."""
     shown = Table(box=None, header_style="bold", pad_edge=False)
-    for index, head in enumerate(table.columns[:count]):
-        widest = max([1, *(len(row[index].text()) for row in table.cells)])
-        name = "\n".join(wrap(head, widest, break_long_words=False))
-        left = index == 0 or table.text_columns[index]
-        shown.add_column(
-            name, justify="left" if left else "right", no_wrap=index > 0, overflow="fold"
-        )
+    for name, is_text in zip(table.columns, table.text_columns, strict=True):
+        first, side = not shown.columns, "left" if is_text else "right"
+        shown.add_column(name, justify=side, overflow="fold", no_wrap=first)
     for row in table.cells:
-        shown.add_row(*(Text(cell.text(), style=STYLES[cell.mark]) for cell in row[:count]))
-    return shown
+        shown.add_row(*(Text(cell.text(), style=STYLES[cell.mark]) for cell in row))
+    console.print(shown, "")
 
 
-def print_findings(
-    console: Console, findings: Iterable[tuple[str, str]], *, gap: str = "  "
-) -> None:
+def print_findings(console: Console, findings: Iterable[tuple[str, str]]) -> None:
     """Print bold headings, each with a paragraph; brackets are not interpreted as markup."""
     for heading, text in findings:
         # a command that is wrapped cannot be copied
-        console.print(Text.assemble((heading, "bold"), gap, text), soft_wrap=heading == "Next")
+        console.print(Text.assemble((heading, "bold"), "  ", text), soft_wrap=heading == "Next")
 
 
 def print_line(console: Console, text: str, style: str = "") -> None:

@@ -77,15 +77,15 @@ def without_folders(value: Any) -> Any:
 # tables
 
 
-def main_table(comparison: Comparison) -> Table:
-    """Mean ± standard deviation of every metric for every method."""
+def main_table(comparison: Comparison, names: Sequence[str] | None = None) -> Table:
+    """Mean ± standard deviation of the named metrics, by default all, for every method."""
     first, tests = comparison.baselines[0], comparison.tests
     better = {
         (test.method, test.metric)
         for test in tests[(tests["baseline"] == first) & tests["significant"]].itertuples()
         if metric_of(test.metric).sign * test.mean > 0
     }
-    metrics = [metric_of(name) for name in comparison.metrics]
+    metrics = [metric_of(name) for name in names or comparison.metrics]
     rows = []
     for label in comparison.methods:
         row: list[Cell | int | str] = [comparison.name_of(label)]

@@ -80,10 +80,8 @@ def draw_differences(comparison: Comparison) -> Picture:
 
 def draw_curves(comparison: Comparison) -> Picture:
     """Primary metric and negative log-likelihood by epoch, on the test and validation splits."""
-    names, titles = (
-        [comparison.metric.name, "nll"],
-        {"test": "test split", "val": "validation split"},
-    )
+    names = [comparison.metric.name, "nll"]
+    titles = {"test": "test split", "val": "validation split"}
     curves = comparison.curves.values()
     splits = [s for s in titles if all(any(s in line for line in curve) for curve in curves)]
     rows = len(splits)
