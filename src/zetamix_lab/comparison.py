@@ -1,11 +1,9 @@
 """A comparison of methods over the same seeds: its runs, and tables of statistics made of them."""
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from statistics import linear_regression
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -31,8 +29,6 @@ from zetamix_lab.train import Recipe
 
 Key: TypeAlias = tuple[str, int]
 """The method and the seed of a run."""
-# the last part of training, by which convergence is judged, and its minimum of evaluated epochs
-LATE, LATE_EPOCHS = 1 / 3, 3
 # names of metrics of one's own of which less is better
 LESS = {"error", "loss", "nll", "ece", "mae", "mse", "rmse"}
 
@@ -225,32 +221,27 @@ class Comparison:
     # training
 
     @cached_property
-    def until(self) -> dict[str, float]:
-        """The fraction of training in which each method mixes, where its name says so."""
-        methods = {label: parse(label) for label in self.methods if self.given is None}
-        return {label: own.until for label, own in methods.items() if own.name != "none"}
+    def until(self) -> dict[float, list[str]]:
+        """Methods by the fraction of training in which they mix, where their names say so."""
+        found = dict[float, list[str]]()
+        for method in map(parse, self.methods if self.given is None else ()):
+            if method.name != "none":
+                found.setdefault(method.until, []).append(method.label)
+        return found
 
     def name_of(self, label: str) -> str:
         """The name of a method in a report, without an `until` that most methods share."""
         if self.given is not None:
             return label
-        shares = list(self.until.values())
-        return display_name(label, max(shares, key=shares.count, default=None))
+        return display_name(label, max(self.until, key=lambda k: len(self.until[k]), default=None))
 
-    def late_changes(self, split: str) -> dict[str, list[float]]:
-        """By method and for each seed, how the primary metric changed in the last third of epochs.
-
-        From a line fitted to the evaluated epochs; empty if there are too few of them.
-        """
-        changes, name = dict[str, list[float]](), self.metrics[0]
-        for (method, _), curve in self.curves.items():
-            points = [(line["epoch"], line[split][name]) for line in curve if split in line]
-            late = points[-max(LATE_EPOCHS, round(LATE * len(points))) :]
-            if len(points) > LATE_EPOCHS and all(math.isfinite(value) for _, value in late):
-                epochs, values = zip(*late, strict=True)
-                slope = linear_regression(epochs, values).slope
-                changes.setdefault(method, []).append(slope * (epochs[-1] - epochs[0]))
-        return changes
+    def curve(self, split: str, metric: str) -> pd.DataFrame:
+        """[epochs, (method, seed)]: a metric of every run, NaN where it was not evaluated."""
+        columns = {
+            key: {line["epoch"]: line[split][metric] for line in curve if split in line}
+            for key, curve in self.curves.items()
+        }
+        return pd.DataFrame(columns).sort_index()
 
     def records_of(self, method: str) -> list[RunRecord]:
         return [record for (label, _), record in self.records.items() if label == method]

@@ -1,9 +1,10 @@
 """Errors of commands: a message if the user can act on it, else a traceback and what to do."""
 
-import dis
 import errno
+import linecache
 import signal
 import sys
+import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -64,16 +65,12 @@ def _message(error: Exception) -> str | None:
 
 def _is_ours(error: Exception) -> bool:
     """Whether the error is of a class of this package, or a ValueError that it raised itself."""
-    if type(error).__module__.startswith(OURS):
-        return True
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    if last is None or not str(last.tb_frame.f_globals.get("__name__")).startswith(OURS):
-        return False
+    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+    ours = str(frame.f_globals.get("__name__")).startswith(OURS)
     # by a `raise`, and not by a call such as int("x")
-    raised = dis.opname[last.tb_frame.f_code.co_code[last.tb_lasti]] == "RAISE_VARARGS"
-    return isinstance(error, ValueError) and raised
+    raised = linecache.getline(frame.f_code.co_filename, line).strip().startswith("raise ")
+    is_own_class = type(error).__module__.startswith(OURS)
+    return is_own_class or (ours and raised and isinstance(error, ValueError))
 
 
 def _print_warning(

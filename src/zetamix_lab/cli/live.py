@@ -29,7 +29,7 @@ class Display(AbstractContextManager["Display"]):
     """Shows progress events (`zetamix_lab.progress`): reading, training and measuring.
 
     On a terminal each name has a bar. In files and pipes, where only runs are shown, there is a
-    line for every finished one, and one about the current runs after a minute without a line.
+    line for every finished one, and one about all of them after a minute without a line.
     """
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
@@ -46,7 +46,6 @@ class Display(AbstractContextManager["Display"]):
         self.closed = False
         """Whether the terminal or pipe is closed; the work goes on until it is stopped."""
         self._tasks: dict[str, TaskID] = {}
-        self._current: dict[str, str] = {}
         self._caption, self._last_line = "", clock()
 
     def __enter__(self) -> "Display":
@@ -81,21 +80,13 @@ class Display(AbstractContextManager["Display"]):
             self._print(name, text, over=over)
 
     def _print(self, name: str, text: str, *, over: bool) -> None:
+        now, line = self.clock(), f"{name}: {text} ({self._caption})" if over else ""
         if name == RUNS:
-            is_first, self._caption = not self._caption, text
-            if is_first or self.clock() - self._last_line >= QUIET_SECONDS:
-                self._line(
-                    "; ".join([text, *(f"{run}: {how}" for run, how in self._current.items())])
-                )
-        elif over:
-            self._current.pop(name, None)
-            self._line(f"{name}: {text} ({self._caption})" if self._caption else f"{name}: {text}")
-        else:
-            self._current[name] = text
-
-    def _line(self, text: str) -> None:
-        print_line(self.console, text)
-        self._last_line = self.clock()
+            is_due = not self._caption or now - self._last_line >= QUIET_SECONDS
+            self._caption, line = text, text if is_due else ""
+        if line:
+            print_line(self.console, line)
+            self._last_line = now
 
 
 def _count(name: str, done: float, total: float) -> str:
@@ -117,16 +108,10 @@ def print_header(
     console: Console, dataset: "Dataset", recipe: "Recipe", methods: int, seeds: int
 ) -> None:
     """Print what is trained: the dataset, runs and the recipe, and notes about the data."""
-    weights = "" if recipe.weights is None else f" from {recipe.weights.path.name}"
-    parts = [
-        f"{len(dataset.train):,} training and {len(dataset.splits['test']):,} test samples, "
-        f"{dataset.num_classes} classes, {' × '.join(map(str, dataset.shape))}",
-        f"{plural(methods, 'method')} × {plural(seeds, 'seed')}",
-        f"{recipe.model}{weights}, {plural(recipe.epochs, 'epoch')}, batch size "
-        f"{recipe.batch_size}, {recipe.optimisation}, augmentation: {recipe.augmentation}",
-        f"recipe: {recipe.origin}",
-    ]
-    print_findings(console, {dataset.name: " · ".join(parts)}.items())
+    from zetamix_lab.report.compare_text import describe_recipe
+
+    runs = f"{plural(methods, 'method')} × {plural(seeds, 'seed')}"
+    print_findings(console, [(dataset.name, f"{runs}; {describe_recipe(dataset, recipe)}")])
     for note in dataset.notes:
         print_line(console, note, style="dim")
     if methods == 1:

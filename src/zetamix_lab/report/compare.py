@@ -15,7 +15,7 @@ from zetamix_lab.comparison import Comparison, metric_of
 from zetamix_lab.metrics import BALANCED, BINS
 from zetamix_lab.provenance import machine_summary
 from zetamix_lab.report.compare_figures import draw_figures
-from zetamix_lab.report.compare_text import LEVEL, describe_terms, summarise
+from zetamix_lab.report.compare_text import LEVEL, describe_recipe, describe_terms, summarise
 from zetamix_lab.report.page import Block, Lead, Section, render_page
 from zetamix_lab.report.table import Cell, Mark, Table, latex_text, markdown_text
 from zetamix_lab.statistics import CONFIDENCE
@@ -233,9 +233,7 @@ def describe_method(comparison: Comparison) -> list[str]:
     paragraphs = []
     if dataset is not None and recipe is not None:
         paragraphs += [
-            f"Every run: {len(dataset.train):,} training samples, {recipe.model}, {recipe.start}, "
-            f"{plural(recipe.epochs, 'epoch')}, batch size {recipe.batch_size}, "
-            f"{recipe.optimisation}, augmentation: {recipe.augmentation}. Recipe: {recipe.origin}. "
+            f"Every run: {describe_recipe(dataset, recipe)}. "
             "A seed fixes the initial weights and the order of the data: paired runs differ only "
             "in the mixing. Numbers are of the last epoch; the test split selected nothing.",
             f"Primary metric: {comparison.metric.title}. It is the mean average precision for "
@@ -243,7 +241,14 @@ def describe_method(comparison: Comparison) -> list[str]:
             f"test class has at most {BALANCED:g} times the samples of the smallest, and balanced "
             f"accuracy otherwise. Expected calibration error: {BINS} bins of equal width.",
         ]
-    paragraphs.append(_describe_intervals(comparison))
+    tested = join([metric_of(name).title for name in comparison.tested])
+    paragraphs.append(
+        f"Intervals: {LEVEL} each, Student's t, with the variance over seeds of all methods. They "
+        "are for new seeds and, where a metric is a mean of results of single test samples, for "
+        "new test samples of the same source; none covers other training samples. p-values are "
+        f"Holm-corrected over all differences from one baseline in {tested}. Derivation: "
+        "docs/understand/intervals."
+    )
     if records:
         lines = Counter(machine_summary(record.machine) for record in records)
         machines = "; ".join(f"{plural(count, 'run')} on {line}" for line, count in lines.items())
@@ -252,19 +257,3 @@ def describe_method(comparison: Comparison) -> list[str]:
         paragraphs.append(f"Trained{where}: {machines}. The times of all runs add up to {minutes}.")
     notes = () if dataset is None else dataset.notes
     return [without_folders(text) for text in (*paragraphs, *(f"Data: {note}." for note in notes))]
-
-
-def _describe_intervals(comparison: Comparison) -> str:
-    """What the intervals cover, and what they do not."""
-    tests = comparison.tests[comparison.tests["metric"].isin(comparison.metrics)]
-    known = tests.groupby("metric", sort=False)["sample_error"].count() > 0
-    text = f"Intervals: {LEVEL} each, Student's t, with the variance over seeds of all methods. "
-    kinds = {True: "and new test samples of the same source", False: "on the same test samples"}
-    for has, what in kinds.items():
-        if titles := [metric_of(name).title for name in known.index[known == has]]:
-            text += f"Those of {join(titles)} are for new seeds {what}. "
-    tested = join([metric_of(name).title for name in comparison.tested])
-    return (
-        f"{text}p-values are Holm-corrected over all differences from one baseline in {tested}. No "
-        "interval covers other training samples. Derivation: docs/understand/intervals."
-    )

@@ -5,17 +5,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-import pandas as pd
 import torch
 import torch.nn.functional as F
-from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from zetamix_lab.comparison import Comparison, metric_of
 from zetamix_lab.report.compare_text import LEVEL
 from zetamix_lab.report.figure import GREY, Picture, drawing, series_style, short_name
-from zetamix_lab.text import join
 
 # the bars of more classes have no space for names
 FEW_CLASSES = 12
@@ -79,66 +76,39 @@ def draw_differences(comparison: Comparison) -> Picture:
 
 
 def draw_curves(comparison: Comparison) -> Picture:
-    """Primary metric and negative log-likelihood by epoch, on the test and validation splits."""
-    names = [comparison.metric.name, "nll"]
-    titles = {"test": "test split", "val": "validation split"}
-    curves = comparison.curves.values()
-    splits = [s for s in titles if all(any(s in line for line in curve) for curve in curves)]
-    rows = len(splits)
-    with drawing(9.6, 3.3 * rows + 0.5) as figure:
-        shared: Any = "row" if rows > 1 else False
-        panels: Any = figure.subplots(rows, 2, sharey=shared).reshape(len(names), rows)
-        for row, name in zip(panels, names, strict=True):
-            late = list[Any]()
-            for axes, split in zip(row, splits, strict=True):
-                late += _draw_curves(axes, comparison, split, name)
-                axes.set_title(f"{metric_of(name).heading}, {titles[split]}")
-                axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-            values = np.concatenate(late)
-            values = values[np.isfinite(values)]
-            if len(values) and np.ptp(values):
+    """Primary metric and negative log-likelihood on the test split by epoch."""
+    metrics = [comparison.metric, metric_of("nll")]
+    with drawing(9.6, 3.8) as figure:
+        panels: Any = figure.subplots(1, len(metrics))
+        for axes, metric in zip(panels, metrics, strict=True):
+            values = metric.scale(1) * comparison.curve("test", metric.name)
+            by_method, epochs = values.T.groupby(level=0), values.index
+            with np.errstate(invalid="ignore"):
+                means, spreads = by_method.mean(), by_method.std().fillna(0)
+            for index, label in enumerate(comparison.methods):
+                mean, spread, style = means.loc[label], spreads.loc[label], series_style(index)
+                every, name = max(1, len(epochs) // 8), comparison.name_of(label)
+                axes.plot(epochs, mean, label=name, markevery=every, **style)
+                band = mean - spread, mean + spread
+                axes.fill_between(epochs, *band, color=style["color"], alpha=0.13, lw=0)
+            late = values[epochs >= SCALED_FROM * epochs[-1]].to_numpy()
+            if len(late := late[np.isfinite(late)]) and np.ptp(late):
                 # rare values far outside the range of all others are not shown
-                low, high = np.percentile(values, [2, 98])
+                low, high = np.percentile(late, [2, 98])
                 margin = 0.1 * (high - low)
                 # no metric is negative
-                row[0].set_ylim(max(0.0, low - margin), high + margin)
-        for axes in panels.flat[-2:]:
-            axes.set_xlabel("epoch")
-        handles, labels = panels[0, 0].get_legend_handles_labels()
+                axes.set_ylim(max(0.0, low - margin), high + margin)
+            axes.set(title=metric.heading, xlabel="epoch")
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)))
-        several = comparison.summary["n"].max() > 1
-        bands = "; bands: one standard deviation over seeds" if several else ""
         return Picture.of(
             figure,
             "curves",
-            alt=f"Learning curves of {metric_of(names[0]).title} and negative log-likelihood.",
-            caption=f"Learning curves on the {join([titles[s] for s in splits])}, mean over seeds"
-            f"{bands}. Axes are scaled to the last two thirds of training; spikes exceed them.",
+            alt=f"Learning curves of {metrics[0].title} and negative log-likelihood.",
+            caption="Learning curves on the test split, mean over seeds; bands: one standard "
+            "deviation. Axes are scaled to the last two thirds of training; spikes exceed them.",
         )
-
-
-def _draw_curves(axes: Axes, comparison: Comparison, split: str, name: str) -> list[Any]:
-    """Draw a curve of each method; return the ends of their bands, which axes should cover."""
-    late, scale = [], metric_of(name).scale(1)
-    for index, label in enumerate(comparison.methods):
-        runs = [
-            pd.Series({line["epoch"]: scale * line[split][name] for line in curve if split in line})
-            for (method, _), curve in comparison.curves.items()
-            if method == label
-        ]
-        # epochs that every seed has
-        values = pd.concat(runs, axis=1, join="inner")
-        with np.errstate(invalid="ignore"):
-            mean, spread = values.mean(axis=1, skipna=False), values.std(axis=1, skipna=False)
-        epochs, spread = values.index, spread if len(runs) > 1 else 0.0
-        style, band = series_style(index), (mean - spread, mean + spread)
-        every = max(1, len(epochs) // 8)
-        axes.plot(
-            list(epochs), mean.tolist(), label=comparison.name_of(label), markevery=every, **style
-        )
-        axes.fill_between(epochs, *band, color=style["color"], alpha=0.13, lw=0)
-        late += [edge[epochs >= SCALED_FROM * epochs[-1]] for edge in band]
-    return late
 
 
 def draw_outputs(rows: Rows, classes: Sequence[str]) -> Picture:

@@ -5,17 +5,23 @@ import shlex
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from zetamix_lab.comparison import Comparison, metric_of
+from zetamix_lab.data import Dataset
 from zetamix_lab.data.quality import CAUTIONS
 from zetamix_lab.metrics import METRICS, ChanceLevel, Metric
 from zetamix_lab.progress import about, count_epochs
 from zetamix_lab.report.page import Lead
 from zetamix_lab.statistics import CONFIDENCE, detectable, seeds_needed
 from zetamix_lab.text import join, plural, sentence_case
+from zetamix_lab.train import Recipe
 
 LEVEL = f"{100 * CONFIDENCE:g} %"
-# from this mean improvement in the last third on, training counts as not converged
-STILL_IMPROVING = 0.005
+# from this mean improvement on in the last part of training, of so many evaluated epochs at least,
+# it counts as not converged
+STILL_IMPROVING, LATE, LATE_EPOCHS = 0.005, 1 / 3, 3
 # fewer seeds do not tell their spread; more than the second are not proposed
 ENOUGH_SEEDS, WORTHWHILE_SEEDS = 5, 50
 TERMS = {
@@ -34,7 +40,7 @@ def summarise(comparison: Comparison, command: str = "") -> Lead:
     if not comparison.methods:
         return Lead("No run is finished.", details=details)
     metric = comparison.metric
-    details["Training"] = _describe_training(comparison)
+    details["Training"] = _convergence(comparison)[1]
     details["Calibration"] = _calibration(comparison)
     details["Metric"] = f"{metric.title}: {metric.meaning}." if metric.meaning else ""
     following = _next_step(comparison, command)
@@ -220,19 +226,19 @@ def _cautions(comparison: Comparison) -> list[str]:
 
 def describe_terms(comparison: Comparison) -> list[str]:
     """What the names of a table mean, and how long the methods mix."""
-    notes, names = list[str](), {m: comparison.name_of(m) for m in comparison.methods}
+    terms, name_of = list[str](), comparison.name_of
     # what others call by these names may be something else
     for kind, term in TERMS.items() if comparison.given is None else ():
-        if own := [names[label] for label in names if label.partition(":")[0] == kind]:
-            notes.append(f"{join(own)}: {term}")
-    notes = ["; ".join(notes)] if notes else []
+        if own := [name_of(m) for m in comparison.methods if m.partition(":")[0] == kind]:
+            terms.append(f"{join(own)}: {term}")
+    notes = ["; ".join(terms)] if terms else []
     if comparison.has_temperatures:
         notes.append("(T): after temperature scaling on the validation split")
-    mix, shares = list[str](), comparison.until
-    for share in dict.fromkeys(shares.values()):
-        part = "all" if share == 1 else f"the first {100 * share:g} %"
-        own = [names[label] for label in shares if shares[label] == share]
-        mix.append(f"{join(own)} in {part} of training")
+    mix = [
+        f"{join([*map(name_of, own)])} in "
+        f"{'all' if share == 1 else f'the first {100 * share:g} %'} of training"
+        for share, own in comparison.until.items()
+    ]
     how = ", but do not mix equally long: " if len(mix) > 1 else "; they mix: " if mix else ""
     # of training that is not ours it is not known
     if comparison.recipe is not None:
@@ -245,17 +251,14 @@ def describe_terms(comparison: Comparison) -> list[str]:
 # paragraphs
 
 
-def _describe_training(comparison: Comparison) -> str:
-    """Optimiser steps, samples that are dropped with the last batch, and convergence."""
-    recipe, dataset = comparison.recipe, comparison.dataset
-    if recipe is None or dataset is None:
-        return ""
-    samples, epochs = len(dataset.train), plural(recipe.epochs, "epoch")
-    rest = samples % min(recipe.batch_size, samples)
-    text = f"{plural(recipe.steps(samples), 'optimiser step')} per run in {epochs}"
-    if rest and recipe.last_batch == "drop":
-        text += f"; an epoch skips {rest:,} of {samples:,} samples: its last batch is dropped"
-    return f"{text}. {_convergence(comparison)[1]}".strip()
+def describe_recipe(dataset: Dataset, recipe: Recipe) -> str:
+    """What every run is trained on, and how."""
+    return (
+        f"{len(dataset.train):,} training and {len(dataset.splits['test']):,} test samples, "
+        f"{dataset.num_classes} classes, {' × '.join(map(str, dataset.shape))}; {recipe.model}, "
+        f"{recipe.start}, {plural(recipe.epochs, 'epoch')}, batch size {recipe.batch_size}, "
+        f"{recipe.optimisation}, augmentation: {recipe.augmentation}; recipe: {recipe.origin}"
+    )
 
 
 def _convergence(comparison: Comparison) -> tuple[bool | None, str]:
@@ -263,16 +266,20 @@ def _convergence(comparison: Comparison) -> tuple[bool | None, str]:
     if comparison.missing or comparison.dataset is None:
         return False, ""
     has_val = all("val" in curve[-1] for curve in comparison.curves.values() if curve)
-    split = "val" if has_val else "test"
-    metric, changes = comparison.metric, comparison.late_changes(split)
-    if not changes:
+    metric, split = comparison.metric, "val" if has_val else "test"
+    values = comparison.curve(split, metric.name)
+    late = values[-max(LATE_EPOCHS, round(LATE * len(values))) :]
+    late = late.loc[:, np.isfinite(late).all()]
+    if len(values) <= LATE_EPOCHS or late.empty:
         return None, "Too few epochs were evaluated to tell whether training had converged."
-    title = f"towards the end, {'validation' if split == 'val' else 'test'} {metric.title}"
-    gains = {label: metric.sign * fmean(values) for label, values in changes.items()}
+    title = f"towards the end, {'validation' if has_val else 'test'} {metric.title}"
+    # of a line fitted to each run
+    slopes = np.polyfit(late.index, late, 1)[0] * (late.index[-1] - late.index[0])
+    by_method = pd.Series(metric.sign * slopes, late.columns).groupby(level=0, sort=False)
+    gains = by_method.mean()
     improving = [
-        f"{comparison.name_of(label)} ({metric.format_difference(metric.sign * gains[label])})"
-        for label, values in changes.items()
-        if gains[label] >= STILL_IMPROVING and min(metric.sign * value for value in values) > 0
+        f"{comparison.name_of(label)} ({metric.format_difference(metric.sign * gain)})"
+        for label, gain in gains[(gains >= STILL_IMPROVING) & (by_method.min() > 0)].items()
     ]
     if improving:
         return True, (
@@ -282,9 +289,8 @@ def _convergence(comparison: Comparison) -> tuple[bool | None, str]:
     if comparison.at_chance is not None:
         # a flat curve at chance level means that learning has not started
         return False, "Convergence cannot be judged, because no method is better than chance."
-    best = max(gains.values())
-    change = metric.format_difference(metric.sign * best)
-    if best < STILL_IMPROVING:
+    change = metric.format_difference(metric.sign * gains.max())
+    if gains.max() < STILL_IMPROVING:
         return False, f"Training had converged: {title} changed by at most {change}."
     return False, (
         f"Whether training had converged is unclear: {title} changed by up to {change} on "
