@@ -25,14 +25,6 @@ def check(
     data_dir: options.DataDir = None,
     size: options.Size = None,
     group: options.GroupBy = None,
-    show_all: Annotated[
-        bool,
-        typer.Option(
-            "--all",
-            help="List everything, not only the first ten.",
-            rich_help_panel=options.OUTPUT,
-        ),
-    ] = False,
     json_file: options.Json = None,
 ) -> None:
     """Read every sample and report whether the data is fit to be trained on.
@@ -51,13 +43,12 @@ def check(
             report = check_data(path, data_dir, size=size, group=groups, progress=progress)
         options.write_results(json_file, report.as_dict())
         if json_file != options.STDOUT:
-            _print_report(report, None if show_all else MAX_SHOWN)
+            _print_report(report)
     if not report.ok:
         raise typer.Exit(1)
 
 
-def _print_report(report: "Report", limit: int | None) -> None:
-    """limit: the maximum number of lines of a list; None prints all."""
+def _print_report(report: "Report") -> None:
     from zetamix_lab.report import Table
 
     console = Console(highlight=False)
@@ -86,7 +77,7 @@ def _print_report(report: "Report", limit: int | None) -> None:
     for title, lines in lists.items():
         if lines:
             typer.echo(f"\n{typer.style(title, bold=True)}")
-        for line in lines[:limit]:
+        for line in lines[:MAX_SHOWN]:
             typer.echo(f"  {line}")
-        if limit is not None and len(lines) > limit:
-            typer.echo(f"  and {len(lines) - limit:,} more; --all lists them")
+        if len(lines) > MAX_SHOWN:
+            typer.echo(f"  and {len(lines) - MAX_SHOWN:,} more; --json FILE has them")

@@ -109,14 +109,13 @@ def compare(
                 stop=lambda: stop() or display.closed,
             )
         _finish(console, comparison, grid.out, json_file)
-    if comparison.failures:
-        raise typer.Exit(1)
-    if comparison.missing:
-        text = f"{stop.reason} {'Everything is' if train is None else 'Finished runs are'} saved."
-        if stop.signal is None and stop.limit is not None and start_up >= 0.8 * stop.limit:
-            text += f" Start-up took {start_up:.1f} s of it: use a longer --time-limit."
-        print_line(console, f"{text} Rerun the same command to resume.")
-        raise typer.Exit(stop_status(stop))
+        if comparison.missing:
+            late = stop.signal is None and stop.limit is not None and start_up >= 0.8 * stop.limit
+            hint = f" Start-up took {start_up:.1f} s of it: use a longer --time-limit."
+            saved = "Everything is" if train is None else "Finished runs are"
+            text = f"{stop.reason}{hint if late else ''} {saved} saved."
+            print_line(console, f"{text} Rerun the same command to resume.")
+            raise typer.Exit(stop_status(stop))
 
 
 def _make_grid(
@@ -156,7 +155,7 @@ def _check_usage(context: typer.Context) -> None:
 
 
 def _finish(console: Console, comparison: "Comparison", out: Path, json_file: Path | None) -> None:
-    """Write and print the results."""
+    """Write and print the results; exits with 1 if a run failed."""
     import torch
 
     from zetamix_lab.atomic_io import read_json
@@ -178,3 +177,5 @@ def _finish(console: Console, comparison: "Comparison", out: Path, json_file: Pa
     print_findings(console, summarise(comparison, about["command"]).pairs)
     if comparison.finished:
         print_line(console, f"Report written to {page}")
+    if comparison.failures:
+        raise typer.Exit(1)

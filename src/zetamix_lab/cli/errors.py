@@ -3,12 +3,10 @@
 import errno
 import linecache
 import signal
-import sys
 import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -73,14 +71,9 @@ def _is_ours(error: Exception) -> bool:
     return is_own_class or (ours and raised and isinstance(error, ValueError))
 
 
-def _print_warning(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any
-) -> None:
-    """Print warnings of this package as one line, and other warnings as Python does."""
-    if category is UserWarning and {"zetamix", "zetamix_lab"} & {*Path(filename).parts}:
-        print_error(str(message), style="yellow")
-    else:
-        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno))
+def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning as one line, without the place in the code."""
+    print_error(str(message), style="yellow")
 
 
 def print_error(text: str, style: str = "red") -> None:

@@ -122,8 +122,12 @@ def print_table(console: Console, table: "ReportTable") -> None:
     """Print a table of a report; cells that are too wide are folded, the names of rows last."""
     shown = Table(box=None, header_style="bold", pad_edge=False)
     for name, is_text in zip(table.columns, table.text_columns, strict=True):
-        first, side = not shown.columns, "left" if is_text else "right"
-        shown.add_column(name, justify=side, overflow="fold", no_wrap=first)
+        shown.add_column(
+            name,
+            justify="left" if is_text else "right",
+            overflow="fold",
+            no_wrap=not shown.columns,
+        )
     for row in table.cells:
         shown.add_row(*(Text(cell.text(), style=STYLES[cell.mark]) for cell in row))
     console.print(shown, "")

@@ -52,9 +52,10 @@ def write_report(comparison: Comparison, out: Path, machine: Mapping[str, str]) 
         "Training inputs": [pictures.get("outputs")],
         "How it was measured": describe_method(comparison),
     }
-    folded = [Section(name, kept) for name, own in folds.items() if (kept := [*filter(None, own)])]
-    first = [*filter(None, [pictures.get("differences"), tables[0]])]
-    sections = [Section("", [*first, *folded])]
+    first = [pictures["differences"]] if "differences" in pictures else []
+    kept = {name: [block for block in blocks if block] for name, blocks in folds.items()}
+    folded = [Section(name, blocks) for name, blocks in kept.items() if blocks]
+    sections = [Section("", [*first, tables[0], *folded])]
     write_text(out / "report.html", render_page(title, sections, machine=machine, lead=found))
     return out / "report.html"
 

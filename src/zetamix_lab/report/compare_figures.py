@@ -120,10 +120,9 @@ def draw_outputs(rows: Rows, classes: Sequence[str]) -> Picture:
     """
     originals, _ = next(iter(rows.values()))
     columns, count = len(originals), len(classes)
-    # black and white: 0 and 255 for bytes, else the extremes
+    # black and white
     low, high = originals.min().item(), originals.max().item()
-    is_bytes = low >= 0 and high <= 255 and torch.equal(originals, originals.round())
-    levels = (0.0, 255.0) if is_bytes else (low, max(high, low + 1e-6))
+    levels = low, max(high, low + 1e-6)
     # of 10,000 classes, all bars would take minutes, and be thinner than a pixel
     places, width = torch.linspace(0, 1 - GAP, 2 * count + 1)[1::2], max(1 / count, 0.01)
     # squares of 0.8 inches, unless images are long and narrow

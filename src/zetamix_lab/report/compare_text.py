@@ -54,7 +54,7 @@ def _decision(comparison: Comparison) -> str:
     """One sentence: mixing helps, hurts, or neither was shown."""
     methods, metric = comparison.methods, comparison.metric
     if comparison.at_chance is not None:
-        return _at_chance(comparison, comparison.at_chance)
+        return _at_chance(comparison.at_chance)
     if len(methods) == 1:
         own = comparison.summary.loc[(methods[0], metric.name)]
         value = metric.format(own["mean"], None if math.isnan(own["sd"]) else own["sd"])
@@ -93,13 +93,10 @@ def _move(test: Any, name: str) -> str:
     )
 
 
-def _at_chance(comparison: Comparison, chance: ChanceLevel) -> str:
-    subject = "No method so far is" if comparison.missing else "No method is"
-    if len(comparison.methods) == 1:
-        subject = f"{comparison.name_of(comparison.methods[0])} is not"
+def _at_chance(chance: ChanceLevel) -> str:
     metric = metric_of(chance.metric)
     return (
-        f"{subject} significantly better than chance: guessing gives {metric.title} "
+        f"No method is significantly better than chance: guessing gives {metric.title} "
         f"{metric.format(chance.value)} with {chance.classes} classes, and on {chance.samples:,} "
         f"test samples it may reach {metric.format(chance.highest)}."
     )
@@ -116,14 +113,7 @@ def _power(comparison: Comparison) -> str:
         return f"{seeds}{on} are too few to show any difference."
     if shown == 0:
         return f"{seeds}{on} do not differ, so what they could show is not known."
-    errors = {"seeds": tests["seed_error"].median(), "test sample": tests["sample_error"].median()}
-    parts = [
-        # the estimate of the test sample is cut off at 0
-        f"{_amount(metric, error) if error else 'too little to measure'} from the {source}"
-        for source, error in errors.items()
-        if not math.isnan(error)
-    ]
-    return f"{seeds}{on} could show {_amount(metric, shown)} (standard errors: {join(parts)})."
+    return f"{seeds}{on} could show {_amount(metric, shown)}."
 
 
 def _tested(comparison: Comparison) -> Any:
