@@ -8,10 +8,10 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import typer
@@ -25,12 +25,10 @@ from zetamix_lab.cli.app import app
 from zetamix_lab.cli.errors import report_errors
 from zetamix_lab.cli.options import parse_device
 from zetamix_lab.cli.stop import make_stop
+from zetamix_lab.provenance import machine_summary
 from zetamix_lab.train.run_folder import RunFolder
+from zetamix_lab.train.stop import parse_duration
 
-PACKAGE = {"__name__": "zetamix.somewhere"}
-exec("def refuse(): raise ValueError('Expected 3, got 4.')\ndef convert(): int('x')", PACKAGE)
-LIBRARY = {"__name__": "numpy.somewhere"}
-exec("def refuse(): raise ValueError('broadcast')", LIBRARY)
 MAX_OPTIONS = 20
 
 
@@ -117,8 +115,8 @@ HUGE = "9" * 30
         (["compare", "--data", ""], 1, "'' is neither a dataset"),
         (["check", ""], 1, "'' is neither a dataset"),
         (["check", "cifra10"], 1, "Did you mean cifar10"),
-        (["check", "digits", "--json", "."], 2, ". is a folder"),
-        (["check", "digits", "--json", "no/file"], 2, "the folder no does not exist"),
+        (["check", "digits", "--json", "."], 2, ". is not a file"),
+        (["check", "digits", "--json", "/dev/null"], 2, "/dev/null is not a file"),
         ([*COMPARE, "--methods", "none,zeto"], 1, "got 'zeto'. Did you mean zeta?"),
         ([*COMPARE, "--methods", "none,none"], 1, "none is given twice"),
         ([*COMPARE, "--methods", "cutmix"], 1, "cannot mix this data: CutMix pastes"),
@@ -139,11 +137,10 @@ HUGE = "9" * 30
         (["compare", "--data", "photos/", "--set", "rate=1"], 1, "A recipe has no 'rate'."),
         (["compare", "--data", "photos/", "--backend", "slurm"], 1, "backend must be local, ray"),
         (["compare", "--data", "photos/", "--group", "(a"], 2, "is not a regular expression"),
-        ([*COMPARE, "--seeds", "0"], 2, "expected 1 to 10,000 seeds (for the single seed 0: '0,')"),
-        ([*COMPARE, "--seeds", HUGE], 2, "expected 1 to 10,000 seeds, got"),
-        ([*COMPARE, "--seeds", f"0,{HUGE}"], 2, "expected seeds up to 2147483647"),
-        ([*COMPARE, "--seeds", "9" * 9999], 2, "expected a number of seeds or a list"),
-        ([*COMPARE, "--seeds", "0,0"], 2, "expected distinct seeds"),
+        *(
+            ([*COMPARE, "--seeds", text], 2, "expected a number of seeds from 1 to 10,000, or a")
+            for text in ("0", "-1", HUGE, f"0,{HUGE}", "9" * 9999, "0,0", "few", "1,,2", "")
+        ),
         ([*COMPARE, "--epochs", "0"], 2, "Invalid value for '--epochs'"),
         ([*COMPARE, "--epochs", HUGE], 2, "Invalid value for '--epochs'"),
         ([*COMPARE, "--jobs", "0"], 2, "Invalid value for '--jobs'"),
@@ -159,7 +156,7 @@ HUGE = "9" * 30
         ([*COMPARE, "--train-size", HUGE], 1, "and 512 (the whole split)"),
         ([*COMPARE, "--train-size", "-0.5"], 2, "Invalid value for '--train-size'"),
         ([*COMPARE, "--train-size", "few"], 2, "Invalid value for '--train-size'"),
-        ([*COMPARE, "--device", "tpu"], 2, "expected cpu or cuda, got 'tpu'"),
+        ([*COMPARE, "--device", "tpu"], 2, "got 'tpu'"),
         ([*COMPARE, "--time-limit", "soon"], 2, "Expected a duration such as 9m, 1h30m or 45s"),
         ([*COMPARE, "--log", "wandb"], 1, "Expected tensorboard, got 'wandb'"),
         ([*COMPARE, "--out", " "], 2, "expected a folder, got an empty string"),
@@ -180,31 +177,17 @@ def test_bad_input_is_reported_in_a_sentence(arguments, code, message, tmp_path,
     assert [path.name for path in tmp_path.iterdir()] in ([], ["photos"])
 
 
-def refused(read, *arguments):
-    with pytest.raises(typer.BadParameter) as caught:
-        read(*arguments)
-    return caught.value.message
-
-
-def test_devices_are_those_of_torch(gpus):
-    gpus(0)
-    assert parse_device(None) == torch.device("cpu")
-    assert refused(parse_device, "cuda") == "torch finds no CUDA device; use cpu"
-    gpus(2)
-    assert parse_device(None) == torch.device("cuda")
-    assert parse_device("cuda:1") == torch.device("cuda", 1)
-    assert "below 2" in refused(parse_device, "cuda:2")
-    for name in ("tpu", "cuda:x", "cuda:-1", "cuda:", "cuda:01", ""):
-        assert refused(parse_device, name) == f"expected cpu or cuda, got {name!r}"
-
-
-@pytest.fixture
-def gpus(monkeypatch):
-    def pretend(count):
-        monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
-
-    return pretend
+@pytest.mark.parametrize(("count", "default"), [(0, "cpu"), (2, "cuda")])
+def test_devices_are_those_of_torch(count, default, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+    assert parse_device(None) == torch.device(default)
+    for name in ("cpu", "cuda", "cuda:1", "cuda:2", "tpu", "cuda:x", "cuda:-1", "cuda:01", ""):
+        if name == "cpu" or (count and name in ("cuda", "cuda:1")):
+            assert parse_device(name) == torch.device(name)
+        else:
+            with pytest.raises(typer.BadParameter, match=f"expected cpu.*, got '{name}'"):
+                parse_device(name)
 
 
 # other errors
@@ -217,23 +200,20 @@ def run(call, capsys):
     return caught.value.exit_code, " ".join(capsys.readouterr().err.split())
 
 
-def raise_error(error):
-    raise error
-
-
 def test_an_error_that_this_package_raised_is_a_sentence(capsys):
-    assert run(PACKAGE["refuse"], capsys) == (1, "Expected 3, got 4.")
+    status, text = run(lambda: parse_duration("soon"), capsys)
+    assert (status, text[:19]) == (1, "Expected a duration")
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        PACKAGE["convert"],
-        LIBRARY["refuse"],
+        # a ValueError of int, in our code; one that a library raised; no ValueError
+        lambda: machine_summary({"processor": "", "threads": "x"}),
+        lambda: np.zeros(3).reshape(2),
         lambda: {}["key"],
-        lambda: raise_error(AssertionError()),
     ],
-    ids=["int", "library", "KeyError", "empty"],
+    ids=["int", "library", "KeyError"],
 )
 def test_any_other_error_asks_to_be_reported(call):
     with pytest.raises(Exception) as caught, report_errors():
@@ -318,40 +298,14 @@ def test_results_alone_are_on_standard_output(tmp_path, monkeypatch):
     assert found["seeds"] == [0]
 
 
-def check_to(path):
-    """The results of `zetamix check`, written to a path."""
-    result = invoke("check", CRESCENTS, "--json", path)
-    assert result.exit_code == 0, result.output
-    return json.loads(path.read_text())["name"] if path.is_file() else None
-
-
-def test_a_link_keeps_its_name_and_its_file_gets_the_results(tmp_path):
-    (tmp_path / "results.json").write_text("old")
+def test_a_file_is_written_and_a_link_keeps_its_name(tmp_path):
     link = tmp_path / "link.json"
     link.symlink_to(tmp_path / "results.json")
-    assert check_to(link) == check_to(tmp_path / "results.json") == "crescents"
+    for path in (tmp_path / "new" / "results.json", link):
+        result = invoke("check", CRESCENTS, "--json", path)
+        assert result.exit_code == 0, result.output
+        assert json.loads(path.read_text())["name"] == "crescents"
     assert link.is_symlink()
-
-
-def test_a_pipe_is_written_to(tmp_path):
-    pipe, seen = tmp_path / "pipe", []
-    os.mkfifo(pipe)
-    reader = threading.Thread(target=lambda: seen.append(json.loads(pipe.read_text())))
-    reader.start()
-    check_to(pipe)
-    reader.join(10)
-    assert seen[0]["name"] == "crescents"
-    assert pipe.is_fifo()
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux")
-def test_a_device_is_never_replaced(tmp_path):
-    link = tmp_path / "full"
-    link.symlink_to("/dev/full")
-    result = invoke("check", CRESCENTS, "--json", link)
-    assert (result.exit_code, "No space left" in words(result.output)) == (1, True)
-    check_to(Path("/dev/null"))
-    assert all(Path(device).is_char_device() for device in ("/dev/full", "/dev/null"))
 
 
 # while data is read
