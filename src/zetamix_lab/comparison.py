@@ -146,14 +146,12 @@ class Comparison:
         return metric_of(self.metrics[0])
 
     @property
-    def has_temperatures(self) -> bool:
-        """Whether every run has a temperature fitted on the validation split."""
-        return all(name in self.recorded for name in SCALED)
-
-    @property
     def tested(self) -> list[str]:
-        """The metrics of the verdict; Holm's correction covers the tests of all of them."""
-        return [self.metrics[0], *(SCALED if self.has_temperatures else ())]
+        """The metrics of the verdict; Holm's correction covers the tests of all of them.
+
+        The scaled ones, if every run has a temperature fitted on the validation split.
+        """
+        return [self.metrics[0], *(name for name in SCALED if name in self.recorded)]
 
     # statistics
 
@@ -241,7 +239,7 @@ class Comparison:
             key: {line["epoch"]: line[split][metric] for line in curve if split in line}
             for key, curve in self.curves.items()
         }
-        return pd.DataFrame(columns).sort_index()
+        return pd.DataFrame(columns, dtype=float).sort_index()
 
     def records_of(self, method: str) -> list[RunRecord]:
         return [record for (label, _), record in self.records.items() if label == method]

@@ -1,7 +1,7 @@
 """The sentences of a comparison report. None claims more than is significant after correction."""
 
 import math
-import shlex
+import re
 from statistics import fmean
 from typing import Any
 
@@ -184,13 +184,9 @@ def _with_option(command: str, name: str, value: int) -> str:
     >>> _with_option("zetamix compare --seeds=3 --data digits", "--seeds", 5)
     'zetamix compare --data digits --seeds 5'
     """
-    words = shlex.split(command)
-    if words[:2] != ["zetamix", "compare"] or "--runs" in command:
+    if not command.startswith("zetamix compare") or "--runs" in command:
         return ""
-    while name in words:
-        del words[words.index(name) : words.index(name) + 2]
-    words = [word for word in words if not name or not word.startswith(f"{name}=")]
-    return shlex.join([*words, name, str(value)] if name else words)
+    return f"{re.sub(rf' {name}[ =][0-9,]+', '', command)} {name} {value}" if name else command
 
 
 def _cautions(comparison: Comparison) -> list[str]:
@@ -222,7 +218,7 @@ def describe_terms(comparison: Comparison) -> list[str]:
         if own := [name_of(m) for m in comparison.methods if m.partition(":")[0] == kind]:
             terms.append(f"{join(own)}: {term}")
     notes = ["; ".join(terms)] if terms else []
-    if comparison.has_temperatures:
+    if "nll_scaled" in comparison.tested:
         notes.append("(T): after temperature scaling on the validation split")
     mix = [
         f"{join([*map(name_of, own)])} in "
@@ -294,17 +290,17 @@ def _calibration(comparison: Comparison) -> str:
     if comparison.at_chance is not None or "nll" not in comparison.recorded:
         return ""
     text = "Training on soft labels makes networks underconfident by design. "
-    if not comparison.has_temperatures:
+    if "nll_scaled" not in comparison.tested:
         return f"{text}NLL and ECE allow no verdict: not every run has a temperature for scaling."
     if not comparison.records:
         return ""
-    means = {
-        label: f"{fmean(run.extra['temperature'] for run in comparison.records_of(label)):.2f}"
+    means = [
+        f"{fmean(run.extra['temperature'] for run in comparison.records_of(label)):.2f} for "
+        f"{comparison.name_of(label)}"
         for label in comparison.methods
-    }
-    named = [f"{mean} for {comparison.name_of(label)}" for label, mean in means.items()]
-    text += f"Temperatures fitted on the validation split (below 1: underconfident): {join(named)}."
-    if {"0.01", "100.00"} & {*means.values()}:
+    ]
+    text += f"Temperatures fitted on the validation split (below 1: underconfident): {join(means)}."
+    if any(mean.startswith(("0.01 ", "100.00 ")) for mean in means):
         text += " A temperature of 0.01 or 100 is the limit of the fit: it has no optimum."
     return text
 
@@ -320,12 +316,12 @@ def _incomplete(comparison: Comparison) -> str:
         for (method, seed), reached in comparison.unfinished.items()
     ]
     text += f" In progress: {join(names)}." if names else ""
-    reasons = dict[tuple[str, str], list[str]]()
-    for (method, seed), reason in comparison.failures.items():
-        reasons.setdefault((method, reason), []).append(str(seed))
-    for (method, reason), failed in reasons.items():
-        seeds = f"seed{'s' if len(failed) > 1 else ''} {join(failed)}"
-        text += f" {comparison.name_of(method)} {seeds} failed: {reason}"
+    failures = comparison.failures.items()
+    for reason in dict.fromkeys(comparison.failures.values()):
+        runs = [
+            f"{comparison.name_of(m)} seed {seed}" for (m, seed), own in failures if own == reason
+        ]
+        text += f" {join(runs)} failed: {reason}"
     return text
 
 
