@@ -1,6 +1,7 @@
 """Pieces of text that messages and reports share."""
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 
 
@@ -47,11 +48,13 @@ def sentence_case(text: str) -> str:
 
 
 def printable(name: str) -> str:
-    r"""The name of a file or class with what cannot be seen escaped, as Python does.
+    r"""The name of a file or class with what cannot be seen escaped.
 
     >>> [printable(name) for name in ("naïve", "bell\a", "caf\udce9", "gpj.\u202egnp")]
-    ['naïve', 'bell\\x07', 'caf\\udce9', 'gpj.\\u202egnp']
+    ['naïve', 'bell\\x07', 'caf\\xe9', 'gpj.\\u202egnp']
     """
+    # bytes that are not UTF-8, which Python reads as surrogates
+    name = re.sub("[\udc80-\udcff]", lambda byte: f"\\x{ord(byte[0]) - 0xDC00:x}", name)
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode() for each in name
     )

@@ -1,6 +1,5 @@
 """`zetamix compare` as users run it: output, bad input, Ctrl-C, kill -9, photographs in folders."""
 
-import glob
 import json
 import os
 import re
@@ -10,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -185,17 +183,6 @@ def finished(out):
     return {path.parent.name: path.read_bytes() for path in out.glob("runs/*/record.json")}
 
 
-def trained_by(folder):
-    """The process that holds the folder of a run."""
-    lock = str(folder / ".lock")
-    for link in glob.glob("/proc/[0-9]*/fd/*"):
-        # a process may end, or close another file, while it is looked at
-        with suppress(OSError):
-            if os.readlink(link) == lock:
-                return int(link.split("/")[2])
-    return None
-
-
 def under_way(out):
     """Folders of runs that have trained an epoch and are not finished."""
     begun = {path.parent for path in out.glob("runs/*/metrics.jsonl") if path.stat().st_size}
@@ -204,20 +191,6 @@ def under_way(out):
 
 def is_young(folder):
     return len((folder / "metrics.jsonl").read_text().splitlines()) < 100
-
-
-def young_run(out, process):
-    """The folder of a run that has most of its way before it, and the process that trains it."""
-    found = []
-
-    def look():
-        pairs = ((folder, trained_by(folder)) for folder in under_way(out) if is_young(folder))
-        # looked at once: a moment later it may be finished, and held by nobody
-        found[:] = [(folder, pid) for folder, pid in pairs if pid is not None]
-        return bool(found)
-
-    wait_for(look, process)
-    return found[0]
 
 
 # so long that a young run has seconds before it: a stop takes one
@@ -262,7 +235,6 @@ def test_a_signal_to_all_processes_loses_no_more_than_a_step(tmp_path, number):
     # no run ends by itself, however late the signal arrives
     endless = ["--epochs", "1000000", "--methods", "none,zeta:2.8", "--train-size", "64"]
     process = start(tmp_path, *endless, "--jobs", "2", start_new_session=True)
-    young_run(tmp_path, process)
     wait_for(lambda: len(under_way(tmp_path)) == 2, process)
     os.killpg(process.pid, number)
     text = process.communicate(timeout=120)[0]

@@ -12,7 +12,7 @@ from factories import make_comparison, make_dataset
 from golden import check_golden
 from scipy import stats
 
-from zetamix_lab.comparison import Comparison, metric_of
+from zetamix_lab.comparison import Comparison
 from zetamix_lab.records import SampleResults
 from zetamix_lab.report.compare_text import describe_terms, summarise
 from zetamix_lab.statistics import (
@@ -413,8 +413,3 @@ def test_names_have_the_share_of_training_only_where_it_differs():
     shared = made({m: [0.1] for m in ("none", "mixup:until=0.8", "switch:until=0.8", "cutmix")})
     names = list(map(shared.name_of, shared.methods))
     assert names == ["no mixing", "mixup:1.0", "switch", "cutmix:alpha=1.0,until=1.0"]
-
-
-def test_of_metrics_of_ones_own_more_is_better_unless_the_name_says_less():
-    signs = {name: metric_of(name).sign for name in ("dice", "val_loss", "top-5 error", "NLL")}
-    assert signs == {"dice": 1, "val_loss": -1, "top-5 error": -1, "NLL": -1}
