@@ -311,8 +311,8 @@ def test_the_first_screen_answers(six, page, width):
     assert len(seen.images) == 3
     assert min(image["width"] for image in seen.images) > 300
     # paragraphs are folded
-    assert found.details["Training"] not in text
-    assert found.details["Training"] in page.read_text()
+    assert found.details["Calibration"] not in text
+    assert found.details["Calibration"] in page.read_text()
 
 
 @needs_browser

@@ -390,7 +390,7 @@ def test_the_report_says_whether_training_had_converged(scores, rates, text, spl
     }
     found = summarise(replace(comparison, curves=curves), COMMAND)
     title = f"{ {'val': 'validation', 'test': 'test'}[split] } error rate"
-    assert text.format(title) in found.details["Training"]
+    assert text.format(title) in " ".join([*found.cautions, *found.details.values()])
     improving = rates == [IMPROVING]
     assert ("Training had not converged" in " ".join(found.cautions)) is improving
     assert not improving or options_of(found.command)["--epochs"] == "12"

@@ -39,12 +39,11 @@ def summarise(comparison: Comparison, command: str = "") -> Lead:
     details = {"Incomplete": _incomplete(comparison)}
     if not comparison.methods:
         return Lead("No run is finished.", details=details)
-    metric = comparison.metric
-    details["Training"] = _convergence(comparison)[1]
+    metric, cautions, training = comparison.metric, _cautions(comparison), _convergence(comparison)
+    details["Training"] = training[1] if training[1] not in cautions else ""
     details["Calibration"] = _calibration(comparison)
     details["Metric"] = f"{metric.title}: {metric.meaning}." if metric.meaning else ""
-    following = _next_step(comparison, command)
-    return Lead(_decision(comparison), *following, _cautions(comparison), details)
+    return Lead(_decision(comparison), *_next_step(comparison, command), cautions, details)
 
 
 # the first screen
