@@ -3,11 +3,9 @@
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -92,24 +90,6 @@ def test_a_time_limit_saves_and_goes_on(limit, hint, tmp_path):
     assert re.search(r"no mixing seed 0 after \d+\.\d of 100000 epochs", text)
     (folder,) = tmp_path.glob("runs/*")
     assert (folder / "checkpoint.pt").exists()
-
-
-def test_a_folder_that_is_removed_meanwhile_is_one_sentence(tmp_path):
-    out = tmp_path / "out"
-
-    def remove():
-        while not [*out.glob("runs/*/metrics.jsonl")]:
-            time.sleep(0.01)
-        while out.exists():
-            shutil.rmtree(out, ignore_errors=True)
-
-    removing = threading.Thread(target=remove)
-    removing.start()
-    options = ["--data", CRESCENTS, "--epochs", "100000", "--methods", "none", "--seeds", "1"]
-    result = invoke(*options, "--jobs", "1", "--device", "cpu", "--out", str(out))
-    removing.join()
-    assert result.exit_code == 1, result.output
-    assert "metrics.jsonl: No such file or directory." in words(result)
 
 
 # photographs in folders

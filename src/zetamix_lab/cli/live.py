@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 RUNS = "runs"
 # seconds without output after which a line about the current runs is printed
 QUIET_SECONDS = 60.0
-STYLES = {"": "", "best": "bold", "second": "underline"}
 
 
 class Display(AbstractContextManager["Display"]):
@@ -129,7 +128,7 @@ def print_table(console: Console, table: "ReportTable") -> None:
             no_wrap=not shown.columns,
         )
     for row in table.cells:
-        shown.add_row(*(Text(cell.text(), style=STYLES[cell.mark]) for cell in row))
+        shown.add_row(*(Text(cell.text(), style="bold" if cell.mark else "") for cell in row))
     console.print(shown, "")
 
 

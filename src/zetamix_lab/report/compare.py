@@ -12,7 +12,6 @@ import pandas as pd
 
 from zetamix_lab.atomic_io import json_safe, write_json, write_text
 from zetamix_lab.comparison import Comparison, metric_of
-from zetamix_lab.metrics import BALANCED, BINS
 from zetamix_lab.provenance import machine_summary
 from zetamix_lab.report.compare_figures import draw_figures
 from zetamix_lab.report.compare_text import LEVEL, describe_recipe, describe_terms, summarise
@@ -237,10 +236,6 @@ def describe_method(comparison: Comparison) -> list[str]:
             f"Every run: {describe_recipe(dataset, recipe)}. "
             "A seed fixes the initial weights and the order of the data: paired runs differ only "
             "in the mixing. Numbers are of the last epoch; the test split selected nothing.",
-            f"Primary metric: {comparison.metric.title}. It is the mean average precision for "
-            "several labels per sample, the AUC for two classes, the error rate if the largest "
-            f"test class has at most {BALANCED:g} times the samples of the smallest, and balanced "
-            f"accuracy otherwise. Expected calibration error: {BINS} bins of equal width.",
         ]
     tested = join([metric_of(name).title for name in comparison.tested])
     paragraphs.append(

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from zetamix_lab.comparison import Comparison, metric_of
 from zetamix_lab.report.compare_text import LEVEL
-from zetamix_lab.report.figure import GREY, Picture, drawing, series_style, short_name
+from zetamix_lab.report.figure import GREY, Picture, drawing, series_style
+from zetamix_lab.text import printable
 
 # the bars of more classes have no space for names
 FEW_CLASSES = 12
@@ -146,7 +147,8 @@ def draw_outputs(rows: Rows, classes: Sequence[str]) -> Picture:
         if count <= FEW_CLASSES:
             below = [float(k + place) for k in range(columns) for place in places]
             rotation = 90 if max(map(len, classes)) > 1 else 0
-            names = [*map(short_name, classes)] * columns
+            # of longer names the images would have no space
+            names = [printable(name)[:24] for name in classes] * columns
             axes[-1].set_xticks(below, names, rotation=rotation, fontsize=6)
         return Picture.of(
             figure,

@@ -11,7 +11,7 @@ import pandas as pd
 from zetamix_lab.comparison import Comparison, metric_of
 from zetamix_lab.data import Dataset
 from zetamix_lab.data.quality import CAUTIONS
-from zetamix_lab.metrics import METRICS, ChanceLevel, Metric
+from zetamix_lab.metrics import METRICS, Metric
 from zetamix_lab.progress import about, count_epochs
 from zetamix_lab.report.page import Lead
 from zetamix_lab.statistics import CONFIDENCE, detectable, seeds_needed
@@ -52,8 +52,13 @@ def summarise(comparison: Comparison, command: str = "") -> Lead:
 def _decision(comparison: Comparison) -> str:
     """One sentence: mixing helps, hurts, or neither was shown."""
     methods, metric = comparison.methods, comparison.metric
-    if comparison.at_chance is not None:
-        return _at_chance(comparison.at_chance)
+    if (chance := comparison.at_chance) is not None:
+        judged = metric_of(chance.metric)
+        return (
+            f"No method is significantly better than chance: guessing gives {judged.title} "
+            f"{judged.format(chance.value)} with {chance.classes} classes, and on "
+            f"{chance.samples:,} test samples it may reach {judged.format(chance.highest)}."
+        )
     if len(methods) == 1:
         own = comparison.summary.loc[(methods[0], metric.name)]
         value = metric.format(own["mean"], None if math.isnan(own["sd"]) else own["sd"])
@@ -89,15 +94,6 @@ def _move(test: Any, name: str) -> str:
     return (
         f"{name} {'raises' if sign > 0 else 'lowers'} the {metric.title} by {change} "
         f"({LEVEL} interval {metric.number(low)} to {metric.number(high)})"
-    )
-
-
-def _at_chance(chance: ChanceLevel) -> str:
-    metric = metric_of(chance.metric)
-    return (
-        f"No method is significantly better than chance: guessing gives {metric.title} "
-        f"{metric.format(chance.value)} with {chance.classes} classes, and on {chance.samples:,} "
-        f"test samples it may reach {metric.format(chance.highest)}."
     )
 
 
