@@ -79,19 +79,20 @@ def compare(
         from zetamix.methods import parse_list
         from zetamix_lab.data.load_dataset import find
 
-        shared: dict[str, Any] = {"out": out, "seeds": numbers, "until": until}
-        shared["methods"] = None if methods is None else parse_list(methods, until)
+        settings: dict[str, Any] = {"out": out, "seeds": numbers, "until": until}
+        settings["methods"] = None if methods is None else parse_list(methods, until)
         if train is None:
             find(data)
+            settings |= {"size": size, "group": groups, "skip_broken": skip_broken}
+            settings |= {"train_size": train_size, "model": model, "epochs": epochs}
+            settings["changes"] = change or []
         from zetamix_lab.runs.compare import compare as compare_methods
         from zetamix_lab.runs.executor import parse_backend
         from zetamix_lab.train.run_folder import CurveLog
 
         stop = make_stop(time_limit, began, console)
         parse_backend(backend)
-        of_data: dict[str, Any] = {"size": size, "group": groups, "skip_broken": skip_broken}
-        of_data |= {"train_size": train_size, "model": model, "epochs": epochs}
-        grid = _make_grid(console, data, train, shared, {**of_data, "changes": change or []})
+        grid = _make_grid(console, data, train, settings)
         start_up = time.monotonic() - began
         with stop, CurveLog(log, grid.out) as curves, Display(console) as display:
 
@@ -119,17 +120,17 @@ def compare(
 
 
 def _make_grid(
-    console: Console, data: str, train: str | None, shared: dict[str, Any], of_data: dict[str, Any]
+    console: Console, data: str, train: str | None, settings: dict[str, Any]
 ) -> "Grid | OwnGrid":
     """The runs of a user's function, or those on a dataset, which is read and described."""
     if train is not None:
         from zetamix_lab.runs.own import OwnGrid
 
-        return OwnGrid.read(train, **shared)
+        return OwnGrid.read(train, **settings)
     from zetamix_lab.runs.compare import make_grid
 
     with show_reading() as progress:
-        grid = make_grid(data, progress=progress, **shared, **of_data)
+        grid = make_grid(data, progress=progress, **settings)
     print_header(console, grid.dataset, grid.recipe, len(grid.methods), len(grid.seeds))
     return grid
 
