@@ -5,6 +5,7 @@ import importlib.metadata
 import io
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -97,77 +98,67 @@ def test_completion_scripts_can_be_shown():
 
 # bad input
 
-COMPARE = ["compare", "--data", CRESCENTS, "--out", "made"]
 HUGE = "9" * 30
+USAGE = {
+    "compare photos": "unexpected argument 'photos'. If it is your data, use: zetamix compare",
+    "check digits --json .": ". is not a file",
+    "check digits --json /dev/null": "/dev/null is not a file",
+    "compare --data photos/ --group (a": "is not a regular expression",
+    "POINTS --until 1.5": "Invalid value for '--until'",
+    "POINTS --train-size -0.5": "Invalid value for '--train-size'",
+    "POINTS --train-size few": "Invalid value for '--train-size'",
+    "POINTS --device tpu": "expected cpu",
+    "POINTS --time-limit soon": "Expected a duration such as 9m, 1h30m or 45s",
+    "POINTS --out ' '": "expected a folder, got an empty string",
+    "check digits --data-dir ''": "expected a folder, got an empty string",
+    **{
+        f"POINTS --{name} {value}": f"Invalid value for '--{name}'"
+        for name in ("epochs", "jobs", "size")
+        for value in ("0", HUGE)
+    },
+    **{
+        f"POINTS --seeds '{text}'": "expected a number of seeds from 1 to 10,000, or a list"
+        for text in ("0", "-1", HUGE, f"0,{HUGE}", "9" * 9999, "0,0", "few", "1,,2", "")
+    },
+}
+VALUES = {
+    "compare --data nowhere": "'nowhere' is neither a dataset",
+    "compare --data ''": "'' is neither a dataset",
+    "check ''": "'' is neither a dataset",
+    "check cifra10": "Did you mean cifar10",
+    "POINTS --methods none,zeto": "got 'zeto'. Did you mean zeta?",
+    "POINTS --methods none,none": "none is given twice",
+    "POINTS --methods cutmix": "cannot mix this data: CutMix pastes",
+    "POINTS --methods zeta:sources=999": "999",
+    "POINTS --until 0 --methods mixup": "until must be above 0",
+    "POINTS --model resnet18": "resnet18 does not accept samples of shape [2]",
+    "compare --out made --data digits --model lenet5": "lenet5 does not accept samples",
+    # before the data is read
+    "compare --data photos/ --model resnet19": "got 'resnet19'. Did you mean",
+    "compare --data photos/ --model timm:resnet19x": "has no model",
+    "compare --data photos/ --model no.py:net": "no.py",
+    "compare --data photos/ --set weights=no.pt": "no.pt",
+    "compare --data photos/ --set rate=1": "A recipe has no 'rate'.",
+    "compare --data photos/ --backend slurm": "backend must be local, ray",
+    "POINTS --size 8": "size is for images",
+    "compare --out made --data digits --skip-broken": "skip_broken is for your own images only",
+    "POINTS --train-size 1": "size must lie between 2 (one of each class) and 512",
+    f"POINTS --train-size {HUGE}": "and 512 (the whole split)",
+    "POINTS --log wandb": "Expected tensorboard, got 'wandb'",
+}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (
-            ["compare", "photos"],
-            2,
-            "unexpected argument 'photos'. If it is your data, use: zetamix",
-        ),
-        (["compare", "--data", "nowhere"], 1, "'nowhere' is neither a dataset"),
-        (["compare", "--data", ""], 1, "'' is neither a dataset"),
-        (["check", ""], 1, "'' is neither a dataset"),
-        (["check", "cifra10"], 1, "Did you mean cifar10"),
-        (["check", "digits", "--json", "."], 2, ". is not a file"),
-        (["check", "digits", "--json", "/dev/null"], 2, "/dev/null is not a file"),
-        ([*COMPARE, "--methods", "none,zeto"], 1, "got 'zeto'. Did you mean zeta?"),
-        ([*COMPARE, "--methods", "none,none"], 1, "none is given twice"),
-        ([*COMPARE, "--methods", "cutmix"], 1, "cannot mix this data: CutMix pastes"),
-        ([*COMPARE, "--methods", "zeta:sources=999"], 1, "999"),
-        ([*COMPARE, "--until", "1.5"], 2, "Invalid value for '--until'"),
-        ([*COMPARE, "--until", "0", "--methods", "mixup"], 1, "until must be above 0"),
-        ([*COMPARE, "--model", "resnet18"], 1, "resnet18 does not accept samples of shape [2]"),
-        ([*COMPARE, "--data", "digits", "--model", "lenet5"], 1, "lenet5 does not accept samples"),
-        # before the data is read
-        (
-            ["compare", "--data", "photos/", "--model", "resnet19"],
-            1,
-            "got 'resnet19'. Did you mean",
-        ),
-        (["compare", "--data", "photos/", "--model", "timm:resnet19x"], 1, "has no model"),
-        (["compare", "--data", "photos/", "--model", "no.py:net"], 1, "no.py"),
-        (["compare", "--data", "photos/", "--set", "weights=no.pt"], 1, "no.pt"),
-        (["compare", "--data", "photos/", "--set", "rate=1"], 1, "A recipe has no 'rate'."),
-        (["compare", "--data", "photos/", "--backend", "slurm"], 1, "backend must be local, ray"),
-        (["compare", "--data", "photos/", "--group", "(a"], 2, "is not a regular expression"),
-        *(
-            ([*COMPARE, "--seeds", text], 2, "expected a number of seeds from 1 to 10,000, or a")
-            for text in ("0", "-1", HUGE, f"0,{HUGE}", "9" * 9999, "0,0", "few", "1,,2", "")
-        ),
-        ([*COMPARE, "--epochs", "0"], 2, "Invalid value for '--epochs'"),
-        ([*COMPARE, "--epochs", HUGE], 2, "Invalid value for '--epochs'"),
-        ([*COMPARE, "--jobs", "0"], 2, "Invalid value for '--jobs'"),
-        ([*COMPARE, "--jobs", HUGE], 2, "Invalid value for '--jobs'"),
-        ([*COMPARE, "--size", HUGE], 2, "Invalid value for '--size'"),
-        ([*COMPARE, "--size", "8"], 1, "size is for images"),
-        (
-            [*COMPARE, "--data", "digits", "--skip-broken"],
-            1,
-            "skip_broken is for your own images only",
-        ),
-        ([*COMPARE, "--train-size", "1"], 1, "size must lie between 2 (one of each class) and 512"),
-        ([*COMPARE, "--train-size", HUGE], 1, "and 512 (the whole split)"),
-        ([*COMPARE, "--train-size", "-0.5"], 2, "Invalid value for '--train-size'"),
-        ([*COMPARE, "--train-size", "few"], 2, "Invalid value for '--train-size'"),
-        ([*COMPARE, "--device", "tpu"], 2, "got 'tpu'"),
-        ([*COMPARE, "--time-limit", "soon"], 2, "Expected a duration such as 9m, 1h30m or 45s"),
-        ([*COMPARE, "--log", "wandb"], 1, "Expected tensorboard, got 'wandb'"),
-        ([*COMPARE, "--out", " "], 2, "expected a folder, got an empty string"),
-        (["check", CRESCENTS, "--data-dir", ""], 2, "expected a folder, got an empty string"),
-    ],
-    ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
+    ("line", "message", "code"),
+    [(*case, code) for code, cases in ((2, USAGE), (1, VALUES)) for case in cases.items()],
+    ids=lambda value: value[:60] if isinstance(value, str) else "",
 )
-def test_bad_input_is_reported_in_a_sentence(arguments, code, message, tmp_path, monkeypatch):
+def test_bad_input_is_reported_in_a_sentence(line, message, code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    if "photos/" in arguments:
+    if "photos/" in line:
         # cannot be read: an error before is not of the data
         (tmp_path / "photos").mkdir()
-    result = invoke(*arguments)
+    result = invoke(*shlex.split(line.replace("POINTS", f"compare --data {CRESCENTS} --out made")))
     assert result.exit_code == code, result.output
     assert message in words(result.output)
     assert "Traceback" not in result.output
