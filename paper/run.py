@@ -18,9 +18,8 @@ from paper.records import RecordStore, View
 from paper.session import Outcome, Session
 from zetamix.methods import parse_list
 from zetamix_lab.cli import options
-from zetamix_lab.cli.errors import report_errors
+from zetamix_lab.cli.errors import make_stop, report_errors, stop_status
 from zetamix_lab.cli.live import Display, print_line
-from zetamix_lab.cli.stop import make_stop, stop_status
 from zetamix_lab.provenance import FileRef, machine_info
 from zetamix_lab.text import did_you_mean
 

@@ -22,9 +22,8 @@ from typer.testing import CliRunner
 
 from zetamix_lab.atomic_io import write_file, write_text
 from zetamix_lab.cli.app import app
-from zetamix_lab.cli.errors import report_errors
+from zetamix_lab.cli.errors import make_stop, report_errors
 from zetamix_lab.cli.options import parse_device
-from zetamix_lab.cli.stop import make_stop
 from zetamix_lab.provenance import machine_summary
 from zetamix_lab.train.stop import parse_duration
 

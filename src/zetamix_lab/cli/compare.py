@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from zetamix_lab.cli import options
-from zetamix_lab.cli.errors import report_errors
+from zetamix_lab.cli.errors import make_stop, report_errors, stop_status
 from zetamix_lab.cli.live import (
     RUNS,
     Display,
@@ -18,7 +18,6 @@ from zetamix_lab.cli.live import (
     print_table,
     show_reading,
 )
-from zetamix_lab.cli.stop import make_stop, stop_status
 from zetamix_lab.runs import SEEDS, UNTIL
 
 if TYPE_CHECKING:
