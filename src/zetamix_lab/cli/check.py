@@ -75,9 +75,7 @@ def _print_report(report: "Report") -> None:
         "Notes": report.notes,
     }
     for title, lines in lists.items():
+        more = [f"and {len(lines) - MAX_SHOWN:,} more; --json FILE has them"]
+        shown = [*lines[:MAX_SHOWN], *(more if len(lines) > MAX_SHOWN else [])]
         if lines:
-            typer.echo(f"\n{typer.style(title, bold=True)}")
-        for line in lines[:MAX_SHOWN]:
-            typer.echo(f"  {line}")
-        if len(lines) > MAX_SHOWN:
-            typer.echo(f"  and {len(lines) - MAX_SHOWN:,} more; --json FILE has them")
+            typer.echo("\n  ".join([typer.style(title, bold=True), *shown]) + "\n")
