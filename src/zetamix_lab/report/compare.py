@@ -232,18 +232,18 @@ def describe_method(comparison: Comparison) -> list[str]:
     dataset, recipe, records = comparison.dataset, comparison.recipe, comparison.records.values()
     paragraphs = []
     if dataset is not None and recipe is not None:
-        paragraphs += [
-            f"Every run: {describe_recipe(dataset, recipe)}. "
-            "A seed fixes the initial weights and the order of the data: paired runs differ only "
-            "in the mixing. Numbers are of the last epoch; the test split selected nothing.",
-        ]
+        paragraphs.append(
+            f"Every run: {describe_recipe(dataset, recipe)}. A seed fixes the initial weights and "
+            "the order of the data: paired runs differ only in the mixing. Numbers are of the last "
+            "epoch; the test split selected nothing."
+        )
     tested = join([metric_of(name).title for name in comparison.tested])
     paragraphs.append(
         f"Intervals: {LEVEL} each, Student's t, with the variance over seeds of all methods. They "
-        "are for new seeds and, where a metric is a mean of results of single test samples, for "
-        "new test samples of the same source; none covers other training samples. p-values are "
-        f"Holm-corrected over all differences from one baseline in {tested}. Derivation: "
-        "docs/understand/intervals."
+        "are for new seeds and, where a metric is made of results of single test samples that "
+        "were kept, for new test samples of the same source; none covers other training samples. "
+        f"p-values are Holm-corrected over all differences from one baseline in {tested}. "
+        "Derivation: docs/understand/intervals."
     )
     if records:
         lines = Counter(machine_summary(record.machine) for record in records)
