@@ -22,9 +22,8 @@ from paper.page import write_artifact, write_page
 from paper.records import Measurement, MeasurementCell, PaperCell, RecordStore, TrainingCell, View
 from zetamix.methods import parse, parse_list
 from zetamix_lab.cli import options
-from zetamix_lab.cli.errors import report_errors
+from zetamix_lab.cli.errors import make_stop, report_errors, stop_status
 from zetamix_lab.cli.live import Display, print_line
-from zetamix_lab.cli.stop import make_stop, stop_status
 from zetamix_lab.data import Dataset, DatasetNotFoundError
 from zetamix_lab.data.load_dataset import DataDir
 from zetamix_lab.progress import Progress
