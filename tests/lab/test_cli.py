@@ -132,7 +132,7 @@ VALUES = {
     "compare --out made --data digits --model lenet5": "lenet5 needs images of at least",
     # before the data is read
     "compare --data photos/ --model resnet19": "got 'resnet19'. Did you mean",
-    "compare --data photos/ --model timm:resnet19x": "has no model",
+    "compare --data photos/ --model timm:resnet19x": "Did you mean timm:resnet",
     "compare --data photos/ --model no.py:net": "no.py",
     "compare --data photos/ --set weights=no.pt": "no.pt",
     "compare --data photos/ --set rate=1": "A recipe has no 'rate'.",

@@ -138,7 +138,7 @@ def test_examples_are_of_all_classes_in_the_rows_of_their_originals():
     assert not torch.equal(cut, samples)
     train = {bytes(sample.numpy()) for sample in grid.dataset.train.samples}
     assert {bytes(s.to(torch.uint8).numpy()) for s in samples} <= train
-    assert make_examples(grid_of()) == {}
+    assert make_examples(grid_of(two_crescents())) == {}
 
 
 @pytest.mark.parametrize("count", [2, 12])
@@ -182,9 +182,9 @@ def test_data_that_cannot_be_compared_are_reported(what, message):
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"methods": "none,cutmix"}, "CutMix pastes boxes into images"),
+        ({"data": two_crescents(), "methods": "none,cutmix"}, "CutMix pastes boxes into images"),
         ({"changes": ["batch_size=4"], "methods": "zeta:gamma=2.8,sources=8"}, "a batch has 4"),
-        ({"model": "digitnet"}, "digitnet takes images"),
+        ({"data": two_crescents(), "model": "digitnet"}, "digitnet takes images"),
     ],
 )
 def test_what_methods_and_models_cannot_do_is_reported_before_training(how, message):
