@@ -9,7 +9,7 @@ from torch import Tensor
 
 from paper.measure.diversity import entropy
 from paper.measure.estimate import Estimate, mean_of
-from zetamix.checks import check_count, check_same_shape, check_tensor
+from zetamix.checks import check_count, check_same, check_tensor
 
 # the paper calls outputs highly realistic if the oracle's entropy is below this
 CERTAIN = 0.1
@@ -69,7 +69,7 @@ def judge(
     check_tensor("samples", samples)
     check_tensor("targets", targets)
     logits = predict(oracle, samples, batch_size=batch_size)
-    check_same_shape("the oracle's logits", logits, "targets", targets)
+    check_same("shape", "the oracle's logits", logits, "targets", targets)
     logs = logits.double().log_softmax(1)
     predicted = logs.exp()
     given = targets.detach().to(predicted)

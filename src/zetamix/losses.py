@@ -63,7 +63,7 @@ def soft_cross_entropy(
             label_smoothing=label_smoothing,
             reduction=reduction,
         )
-    checks.check_same_shape("logits", logits, "targets", targets)
+    checks.check_same("shape", "logits", logits, "targets", targets)
     costs = -logits.log_softmax(1)
     shape = (1, classes, *[1] * (logits.ndim - 2))
     scale = costs.new_ones(shape) if weight is None else weight.view(shape)

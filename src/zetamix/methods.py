@@ -175,7 +175,7 @@ def parse(text: str, until: float | None = None) -> Method:
     >>> parse("zeta:gamma=0..4,sources=4").options
     (('gamma', (0.0, 4.0)), ('sources', 4))
     """
-    name, options = parse_options(text)
+    name, options = _read_text(text)
     if until is not None and "until" in OPTIONS[name]:
         options.setdefault("until", until)
     # in a fixed order and without defaults, so that equal methods compare equal
@@ -194,12 +194,8 @@ def parse(text: str, until: float | None = None) -> Method:
     return method
 
 
-def parse_options(text: str) -> tuple[str, dict[str, Any]]:
-    """The name of a method and the options given, including those at their defaults.
-
-    >>> parse_options("zetamix:paste=0.5")
-    ('zetamix', {'paste': 0.5})
-    """
+def _read_text(text: str) -> tuple[str, dict[str, Any]]:
+    """The name of a method and the options given, including those at their defaults."""
     name, _, rest = text.strip().partition(":")
     name = ALIASES.get(name, name)
     if ":" in rest:

@@ -110,7 +110,7 @@ class MixPlan:
             raise TypeError(f"indices must be int64, got {indices.dtype}.")
         if not weights.is_floating_point():
             raise TypeError(f"weights must be floating point, got {weights.dtype}.")
-        checks.check_same_device("indices", indices, "weights", weights)
+        checks.check_same("device", "indices", indices, "weights", weights)
         # on a GPU, the gather that uses the indices asserts that they are in range
         if not checks.reads_need_sync(indices) and indices.numel():
             low, high = (int(bound) for bound in indices.aminmax())
@@ -132,18 +132,17 @@ class MixPlan:
             )
         height, width = size = box.check_size(self.size)
         object.__setattr__(self, "size", size)
-        checks.check_same_device("indices", self.indices, "boxes", boxes)
-        if not checks.reads_need_sync(boxes) and boxes.numel():
-            rows, columns = boxes[..., ::2], boxes[..., 1::2]
-            if boxes.min() < 0 or rows.max() > height or columns.max() > width:
-                raise ValueError(f"boxes must lie inside images of {height} × {width} pixels.")
-            whole = torch.tensor([0, 0, height, width])
-            pastes = (boxes[:, 0] == whole).all(1)
-            if not bool((pastes | (boxes == 0).flatten(1).all(1)).all()):
-                raise ValueError(
-                    "The first box of a pasted output must be the whole image, and all boxes of a "
-                    "blended one [0, 0, 0, 0]."
-                )
+        checks.check_same("device", "indices", self.indices, "boxes", boxes)
+        if checks.reads_need_sync(boxes) or not boxes.numel():
+            return
+        inside = (boxes >= 0) & (boxes <= torch.tensor([height, width] * 2))
+        pastes = (boxes[:, 0] == torch.tensor([0, 0, height, width])).all(1)
+        blends = (boxes == 0).flatten(1).all(1)
+        if not bool(inside.all() & (pastes | blends).all()):
+            raise ValueError(
+                f"boxes must lie inside images of {height} × {width} pixels, got others. The first "
+                "box of a pasted output must be the whole image, those of a blended one empty: 0."
+            )
 
     @property
     def scale(self) -> Tensor | None:
@@ -410,7 +409,7 @@ def mixup_plan(
 def mixup_rule(batch: int, alpha: float, outputs: int | None, per: LamChoice) -> PlanRule:
     """The rule of a mixup plan; raises if an argument is invalid."""
     checks.check_sizes(batch, None, outputs)
-    checks.check_alpha("alpha", alpha)
+    checks.check_number("alpha", alpha, low=0, above=True)
     checks.check_choice("per", per, LAMS)
     return PlanRule(alpha=alpha, per=per)
 

@@ -16,11 +16,10 @@ from zetamix.boxes import Size
 from zetamix.checks import (
     check_count,
     check_number,
-    check_same_device,
+    check_same,
     check_tensor,
     check_values,
     has_memory,
-    is_batched,
     reads_need_sync,
 )
 from zetamix.kernels import dispatch
@@ -81,24 +80,23 @@ class Blend:
 
     def _mix(self, leaf: Tensor, plan: MixPlan, looked: bool) -> Tensor:
         if leaf.dtype not in MIXABLE:
-            _refuse_dtype(leaf.dtype)
+            raise TypeError(
+                "samples must be floating point of 16 bits or more, uint8, int8 or int16, got "
+                f"{leaf.dtype}. Convert measurements with .float(), or if they are complex with "
+                "torch.view_as_real. Token ids cannot be mixed: mix their embeddings."
+            )
         if not plan.keep_variance or not is_image(leaf.shape):
             return dispatch.mix_samples(leaf, plan)
+        if not (leaf.is_floating_point() or (self.mean is not None and leaf.dtype == torch.uint8)):
+            raise TypeError(
+                "Keeping the variance needs normalised images, or mean= and images in [0, 1] or of "
+                f"dtype uint8, got {leaf.dtype}{'' if self.mean is None else ' with mean='}. Or "
+                "pass keep_variance=False."
+            )
         if self.mean is None:
-            if not leaf.is_floating_point():
-                how = "floating point: pass samples.float(), normalised"
-                if leaf.dtype == torch.uint8:
-                    how = "their mean: pass mean= (in [0, 1], a number or one per channel)"
-                raise TypeError(
-                    f"Keeping the variance of {leaf.dtype} images needs {how}, or "
-                    "keep_variance=False."
-                )
             return dispatch.mix_samples(leaf, plan, True)
-        if leaf.is_floating_point():
-            if not looked and leaf.numel():
-                check_range(leaf)
-        elif leaf.dtype != torch.uint8:
-            raise TypeError(f"mean needs samples in [0, 1] or of dtype uint8, got {leaf.dtype}.")
+        if leaf.is_floating_point() and leaf.numel() and not looked:
+            check_range(leaf)
         means = self.mean if isinstance(self.mean, Sequence) else (self.mean,)
         if isinstance(self.mean, Sequence) and len(means) != leaf.shape[1]:
             raise ValueError(
@@ -125,20 +123,6 @@ def check_range(leaf: Tensor, *, waits: bool = False) -> None:
                 "mean needs samples in [0, 1] or of dtype uint8, got values from "
                 f"{least:g} to {most:g}. {hint}"
             )
-
-
-def _refuse_dtype(dtype: torch.dtype) -> None:
-    hint = "Token ids cannot be mixed: mix their embeddings."
-    if dtype.is_complex:
-        hint = "Pass torch.view_as_real(samples), which mixes real and imaginary parts."
-    elif dtype.is_floating_point:
-        hint = "Convert them with .float() or .half()."
-    elif dtype in (torch.bool, torch.int32, torch.int64) or "uint" in str(dtype):
-        hint = f"Convert measurements with .float(). {hint}"
-    raise TypeError(
-        f"samples must be floating point of 16 bits or more, uint8, int8 or int16, got {dtype}. "
-        f"{hint}"
-    )
 
 
 @dataclass(frozen=True)
@@ -169,13 +153,7 @@ class OneHot:
         labels = (value if value.ndim == 1 else drop_column(value)).long()
         on_host = labels.is_cpu and not torch.compiler.is_compiling()
         readable = on_host and has_memory(labels)
-        if readable or not on_host:
-            self._check_range(labels, readable)
-        elif is_batched(labels):
-            raise TypeError(
-                "Class labels cannot be read inside torch.vmap. Mix them outside of it, or as "
-                "one-hot floating point targets with Average()."
-            )
+        self._check_range(labels, readable)
         if labels.ndim > 1:
             return self._mix_dense(labels, plan)
         if readable:
@@ -283,11 +261,6 @@ def check_pair(samples: Any, labels: Any) -> Tensor:
         check_tensor("samples", leaf)
     first: Tensor = leaves[0]
     check_tensor("labels", labels)
-    if not torch.compiler.is_compiling() and (is_batched(first) or is_batched(labels)):
-        raise TypeError(
-            "A plan cannot be drawn inside torch.vmap. Draw it outside with zeta_plan or "
-            "mixup_plan, and apply it inside with apply_plan."
-        )
     if first.shape[0] == 0:
         raise ValueError("The batch is empty: mixing needs at least one sample.")
     if first.shape[0] != labels.shape[0]:
@@ -299,7 +272,7 @@ def check_pair(samples: Any, labels: Any) -> Tensor:
             f"and {labels.shape[0]} labels.{hint}"
         )
     if first.device != labels.device:
-        check_same_device("samples", first, "labels", labels)
+        check_same("device", "samples", first, "labels", labels)
     return first
 
 
