@@ -151,11 +151,6 @@ def check_gamma(
     check_values(valid, "gamma must be finite and at least 0 in every output.")
 
 
-def check_weights_dtype(dtype: torch.dtype) -> None:
-    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        raise TypeError(f"dtype must be a floating point dtype, which weights need, got {dtype}.")
-
-
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         listed = ", ".join(repr(choice) for choice in choices)

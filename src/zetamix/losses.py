@@ -55,9 +55,10 @@ def soft_cross_entropy(
         weight = weight.to(logits)
     targets = targets.float() if targets.dtype == torch.bool else targets
     if not targets.is_floating_point():
+        dense = targets.shape == logits.shape[:1] + logits.shape[2:]
         return F.cross_entropy(
             logits,
-            _check_class_indices(targets, logits, ignore_index),
+            (targets if dense else drop_column(targets)).long(),
             weight=weight,
             ignore_index=ignore_index,
             label_smoothing=label_smoothing,
@@ -77,24 +78,6 @@ def soft_cross_entropy(
     if reduction == "mean":
         return loss.sum() / (scale * mass).sum()
     return loss.sum() if reduction == "sum" else loss
-
-
-def _check_class_indices(targets: Tensor, logits: Tensor, ignore_index: int) -> Tensor:
-    """Class indices [n, *dense], int64, for logits [n, classes, *dense]; [n, 1] becomes [n]."""
-    expected = logits.shape[:1] + logits.shape[2:]
-    indices = targets if targets.shape == expected else drop_column(targets)
-    if indices.shape != expected:
-        raise ValueError(
-            f"Class indices for logits {list(logits.shape)} must be {list(expected)}, got "
-            f"{list(targets.shape)}. Soft or multi-hot targets must be floating point."
-        )
-    indices, classes = indices.long(), logits.shape[1]
-    if not checks.reads_need_sync(indices):  # on a device torch asserts it
-        outside = (indices < 0) | (indices >= classes)
-        if len(wrong := indices[outside & (indices != ignore_index)]):
-            allowed = f"0 to {classes - 1}, or ignore_index={ignore_index}"
-            raise ValueError(f"Class indices must be {allowed}, got {int(wrong[0])}.")
-    return indices
 
 
 class SoftCrossEntropy(nn.CrossEntropyLoss):

@@ -13,7 +13,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from zetamix.plan import ANCHORS, LAMS
 from zetamix.transforms import (
     CutMix,
     LabelSmoothing,
@@ -53,7 +52,7 @@ def _read_options(build: Callable[..., Transform]) -> dict[str, Any]:
 
 # the options of each method with their defaults; the first may be given without its name: zeta:2.8
 OPTIONS = {"none": {}, **{name: _read_options(build) for name, build in BUILDERS.items()}}
-CHOICES = {"per": LAMS, "anchor": ANCHORS, "keep_variance": ("yes", "no")}
+WORDS = {"yes": True, "no": False, "all": None}
 # methods whose label has only the options that differ from their defaults
 SHORT = ("none", "switch", "zetamix")
 # warning filters are global: without the lock, two threads restored each other's
@@ -182,7 +181,7 @@ def parse(text: str, until: float | None = None) -> Method:
     kept = [(key, options[key]) for key in OPTIONS[name] if key in options]
     if name != "zetamix" or len(kept) < len(OPTIONS[name]):
         # a label with every option must keep its meaning when defaults change
-        kept = [(k, v) for k, v in kept if v != OPTIONS[name][k]]
+        kept = [(k, v) for k, v in kept if repr(v) != repr(OPTIONS[name][k])]
     method = Method(name, tuple(kept))
     try:
         # an invalid value raises now and not in training
@@ -219,7 +218,7 @@ def _read_text(text: str) -> tuple[str, dict[str, Any]]:
             raise UnknownMethodError(f"{name} has no option {part!r}; its options: {names}.")
         if key in options:
             raise UnknownMethodError(f"{name} has the option {key} twice, in {text.strip()!r}.")
-        options[key] = _read(name, key, value.strip())
+        options[key] = _read(key, value.strip())
     return name, options
 
 
@@ -247,32 +246,23 @@ def parse_list(text: str, until: float | None = None) -> list[Method]:
     return methods
 
 
-def _read(name: str, key: str, value: str) -> Any:
-    if key in CHOICES:
-        if value not in CHOICES[key]:
-            expected = " or ".join(CHOICES[key])
-            raise UnknownMethodError(f"{name}: expected {key}={expected}, got {value!r}.")
-        return value == "yes" if key == "keep_variance" else value
-    expected = "a number"
+def _read(key: str, value: str) -> Any:
+    """A number, a range such as 0..4, or a word; the transform checks that the option takes it."""
+    if value in WORDS:
+        return WORDS[value]
+    low, is_range, high = value.partition("..")
     try:
-        if key == "sources":
-            expected = "a whole number or all"
-            return None if value == "all" else int(value)
-        if key == "gamma":
-            expected = "a number or a range such as 0..4"
-            low, is_range, high = value.partition("..")
-            return (float(low), float(high)) if is_range else float(value)
-        return float(value)
+        if is_range:
+            return float(low), float(high)
+        return int(value) if key == "sources" else float(value)
     except ValueError:
-        raise UnknownMethodError(f"{name}: expected {key}={expected}, got {value!r}.") from None
+        return value
 
 
 def _print(value: Any) -> str:
     if isinstance(value, tuple):
         return "..".join(_print(part) for part in value)
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "all" if value is None else str(value)
+    return next((word for word, meaning in WORDS.items() if value is meaning), str(value))
 
 
 def _spell(name: str, options: dict[str, Any]) -> str:

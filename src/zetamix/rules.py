@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -182,11 +182,9 @@ class OneHot:
             torch._assert_async(valid.all(), f"{message}. Is num_classes right?")
         elif labels.numel() and not bool(valid.all()):
             wrong = labels[~valid].flatten()[0].item()
-            hint = "Is num_classes right?"
+            hint = f"Is num_classes right? If {wrong} means ignored, pass ignore_index={wrong}."
             if self.num_classes == 1:
                 hint = f"For one logit per sample, pass {ONE_LOGIT}; for two, pass num_classes=2."
-            if wrong < 0 or wrong == 255:
-                hint = f"If this label means ignored, pass ignore_index={wrong}."
             raise ValueError(f"{message}, got {wrong}. {hint}")
 
     def _scatter(self, labels: Tensor, plan: MixPlan) -> Tensor:
@@ -311,10 +309,8 @@ def mix_pair(
 
 def plan_dtype(batch: object) -> torch.dtype:
     """The dtype of the weights: float64 if any tensor of the batch is float64, else float32."""
-    for leaf in pytree.tree_leaves(batch):
-        if isinstance(leaf, Tensor) and leaf.dtype == torch.float64:
-            return torch.float64
-    return torch.float32
+    dtypes = [leaf.dtype for leaf in pytree.tree_leaves(batch) if isinstance(leaf, Tensor)]
+    return torch.float64 if torch.float64 in dtypes else torch.float32
 
 
 def _check_fits(name: str, value: Any, plan: MixPlan) -> None:
@@ -343,20 +339,19 @@ def infer_rule(labels: Tensor, hot: OneHot | None) -> OneHot | Average:
     hot: the rule for class indices, where their number is known.
     """
     if not isinstance(labels, Tensor) or labels.ndim == 0:
-        _refuse_labels(labels)
+        got = "a scalar tensor" if isinstance(labels, Tensor) else type(labels).__name__
+        raise TypeError(
+            f"labels must be a tensor with one entry for each sample, got {got}. Mixing needs a "
+            "batch: apply it after the DataLoader, and pass torch.as_tensor(labels). For a batch "
+            "without labels, or a dict or tuple of them, pass rules= with one rule per entry."
+        )
     num_classes = None if hot is None else hot.num_classes
     if labels.is_floating_point() or labels.dtype == torch.bool:
         if num_classes is not None and (labels.ndim < 2 or labels.shape[1] != num_classes):
-            hint = "For regression, do not pass num_classes."
-            if drop_column(labels).ndim == 1:
-                hint = f"For class indices, pass labels.long(). {hint}"
-            if num_classes == 1 and labels.ndim == 1:
-                hint = f"For one logit per sample, pass {ONE_LOGIT}."
-            if labels.dtype == torch.bool and drop_column(labels).ndim != 2:
-                hint = "For two classes, False and True, pass labels.long()."
             raise ValueError(
                 f"Soft labels must be [n, num_classes={num_classes}], got {list(labels.shape)}. "
-                f"{hint}"
+                f"For class indices, pass labels.long(); for one logit per sample, {ONE_LOGIT} "
+                "and num_classes=1; for regression, no num_classes."
             )
         return Average()
     if hot is None:
@@ -374,16 +369,3 @@ def infer_rule(labels: Tensor, hot: OneHot | None) -> OneHot | Average:
             "for dense ones."
         )
     return hot
-
-
-def _refuse_labels(labels: object) -> None:
-    got = "a scalar tensor" if isinstance(labels, Tensor) else type(labels).__name__
-    if labels is None:
-        hint = "To mix samples without labels, pass rules=(Blend(),), or use apply_plan."
-    elif isinstance(labels, (tuple, list)) and not any(isinstance(e, Tensor) for e in labels):
-        hint = "Pass torch.as_tensor(labels)."
-    elif isinstance(labels, (Mapping, tuple, list)):
-        hint = "For a dict or tuple of targets, pass rules= with one rule per entry."
-    else:
-        hint = "Mixing needs a batch: apply it after the DataLoader, not to single samples."
-    raise TypeError(f"labels must be a tensor with one entry for each sample, got {got}. {hint}")

@@ -214,7 +214,8 @@ class BatchMix(nn.Module):
         elif self.until < 1:
             raise ValueError(
                 f"set_epoch needs the number of epochs: {type(self).__name__} mixes in the first "
-                f"{self.until:.0%} of them. Pass set_epoch(epoch, epochs), or until=1."
+                f"{self.until:.0%} of them. Pass set_epoch(epoch, epochs) (to Lightning's Trainer "
+                "max_epochs), or until=1."
             )
         # 0.29 · 100 is 28.999999999999996
         mixed = epochs is None or epoch < max(1, math.floor(self.until * epochs + 1e-9))
@@ -320,7 +321,6 @@ class BatchMix(nn.Module):
         size: (height, width) of the images to paste into; without it all outputs are blended.
         """
         checks.check_sizes(batch_size)
-        checks.check_weights_dtype(dtype)
         if size is not None or self.needs_images:
             size = check_size(size)
         rule = self._rule_now()
@@ -470,6 +470,15 @@ class BatchMix(nn.Module):
         self._start()
         # the parent's memory: read by a loader worker, and not written
         self._block, self._block_owner = block, owner if block is not None else 0
+
+
+def check_transform(transform: object) -> None:
+    """Raise unless `transform` is one of those that derive from `BatchMix`."""
+    if not isinstance(transform, BatchMix):
+        raise TypeError(
+            "transform must be one of ZetaMix, ZetaMixup, Mixup, CutMix and MixupOrCutMix, got "
+            f"{type(transform).__name__}."
+        )
 
 
 _numbers = itertools.count()

@@ -15,8 +15,7 @@ from timm.data.loader import fast_collate
 from torch import Tensor
 
 from zetamix.checks import check_choice, check_number
-from zetamix.integrations import check_transform
-from zetamix.transforms import BatchMix, ZetaMix
+from zetamix.transforms import BatchMix, ZetaMix, check_transform
 
 MODES = ("batch", "pair", "elem")
 

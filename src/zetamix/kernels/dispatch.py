@@ -6,6 +6,7 @@ The environment variable ZETAMIX_KERNELS=reference selects plain torch everywher
 import importlib.util
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any
 
@@ -59,19 +60,15 @@ def mix_labelled(
     """
     if not _mixes_by_kernels(samples, labels, rule, ignore_index):
         return None
-    device = samples.device
-    if device.type == "cuda" and device.index != torch.cuda.current_device():
-        # Triton launches on the current device
-        with torch.cuda.device(device):
-            return mix_labelled(
-                samples, labels, num_classes, ignore_index, rule, keeps, size, mean, draw
-            )
     means = mean if mean is None or isinstance(mean, Sequence) else (mean,)
     # dense, with the batch outermost; the order of the other dimensions does not matter
     ready = samples if _is_channels_last(samples) else samples.contiguous()
-    mixed: tuple[Tensor, Tensor] | None = _triton().mix(
-        ready, labels.contiguous(), num_classes, ignore_index, rule, keeps, size, means, draw
-    )
+    options = labels.contiguous(), num_classes, ignore_index, rule, keeps, size, means, draw
+    device = samples.device
+    elsewhere = device.type == "cuda" and device.index != torch.cuda.current_device()
+    # Triton launches on the current device
+    with torch.cuda.device(device) if elsewhere else nullcontext():
+        mixed: tuple[Tensor, Tensor] | None = _triton().mix(ready, *options)
     return mixed
 
 
