@@ -3,7 +3,6 @@
 import difflib
 import inspect
 import re
-import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -55,8 +54,6 @@ OPTIONS = {"none": {}, **{name: _read_options(build) for name, build in BUILDERS
 WORDS = {"yes": True, "no": False, "all": None}
 # methods whose label has only the options that differ from their defaults
 SHORT = ("none", "switch", "zetamix")
-# warning filters are global: without the lock, two threads restored each other's
-_FILTERS_LOCK = threading.Lock()
 
 
 class UnknownMethodError(ValueError):
@@ -185,9 +182,7 @@ def parse(text: str, until: float | None = None) -> Method:
     method = Method(name, tuple(kept))
     try:
         # an invalid value raises now and not in training
-        with _FILTERS_LOCK, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            method.transform(2)
+        method.transform(2)
     except (TypeError, ValueError) as error:
         raise UnknownMethodError(f"{method.label}: {error}") from None
     return method

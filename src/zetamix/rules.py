@@ -63,9 +63,13 @@ class Blend:
         given: Any = self.mean
         numbers = given.tolist() if hasattr(given, "tolist") else given
         object.__setattr__(self, "mean", tuple(numbers) if isinstance(numbers, list) else numbers)
-        if self.mean is not None:
-            for number in self.mean if isinstance(self.mean, Sequence) else [self.mean]:
-                check_number("mean", number, low=0, high=1)
+        for number in self.means or ():
+            check_number("mean", number, low=0, high=1)
+
+    @property
+    def means(self) -> Sequence[float] | None:
+        """The mean of all channels, or of each of them."""
+        return self.mean if self.mean is None or isinstance(self.mean, Sequence) else (self.mean,)
 
     def mix(self, value: Any, plan: MixPlan, *, looked: bool = False) -> Any:
         """Mix by the plan. looked: whether the range of the values has been checked."""
@@ -97,12 +101,12 @@ class Blend:
             return dispatch.mix_samples(leaf, plan, True)
         if leaf.is_floating_point() and leaf.numel() and not looked:
             check_range(leaf)
-        means = self.mean if isinstance(self.mean, Sequence) else (self.mean,)
-        if isinstance(self.mean, Sequence) and len(means) != leaf.shape[1]:
+        if isinstance(self.mean, Sequence) and len(self.mean) != leaf.shape[1]:
             raise ValueError(
-                f"mean must be one number or one per channel ({leaf.shape[1]}), got {len(means)}."
+                f"mean must be one number or one per channel ({leaf.shape[1]}), got "
+                f"{len(self.mean)}."
             )
-        return dispatch.mix_samples(leaf, plan, True, means)
+        return dispatch.mix_samples(leaf, plan, True, self.means)
 
 
 def check_range(leaf: Tensor, *, waits: bool = False) -> None:
@@ -295,7 +299,9 @@ def mix_pair(
     if on_gpu and isinstance(target, OneHot):
         classes = target.num_classes, target.ignore_index
         keeps = rule.keep_variance and is_image(samples.shape)
-        pair = dispatch.mix_labelled(samples, labels, *classes, rule, keeps, size, blend.mean, draw)
+        pair = dispatch.mix_labelled(
+            samples, labels, *classes, rule, keeps, size, blend.means, draw
+        )
         if pair is not None:
             return pair
     if not isinstance(samples, Tensor):

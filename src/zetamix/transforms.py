@@ -23,7 +23,6 @@ from zetamix import batches, checks
 from zetamix.batches import Rules
 from zetamix.boxes import Size, check_size
 from zetamix.checks import Gamma, GammaSchedule
-from zetamix.gamma import dominance_threshold
 from zetamix.plan import (
     ANCHORS,
     LAMS,
@@ -134,7 +133,6 @@ class BatchMix(nn.Module):
         self._home_rank = 0
         self._own = Controls(p=float(self.p))
         self._schedule: GammaSchedule | None = None
-        self._warned = False
         self._start()
         names = [option.name for option in fields(PlanRule) if hasattr(self, option.name)]
         options = {name: getattr(self, name) for name in names} | self._boxes()
@@ -466,10 +464,9 @@ class BatchMix(nn.Module):
             given["generator"] = torch.Generator(device)
             given["generator"].set_state(torch.tensor(list(numbers), dtype=torch.uint8))
         super().__setstate__(given)  # type: ignore[no-untyped-call]
-        block, owner = given["_block"], os.getppid()
         self._start()
         # the parent's memory: read by a loader worker, and not written
-        self._block, self._block_owner = block, owner if block is not None else 0
+        self._block = given["_block"]
 
 
 def check_transform(transform: object) -> None:
@@ -616,24 +613,6 @@ class ZetaMixup(BatchMix):
     gamma: Gamma | GammaSchedule = 2.8
     sources: int | None = None
     anchor: AnchorChoice = "self"
-
-    def _use_gamma(self, gamma: Any, **controls: float) -> Gamma:
-        """As in the base class, with a warning, once, of a γ below the dominance threshold."""
-        gamma = used = super()._use_gamma(gamma, **controls)
-        if isinstance(gamma, Tensor):
-            # reading a tensor on a GPU would make the host wait
-            readable = gamma.device.type == "cpu" and checks.has_memory(gamma)
-            gamma = float(gamma.min()) if readable else math.inf
-        lowest = gamma[0] if isinstance(gamma, tuple) else gamma
-        threshold = dominance_threshold(self.sources)
-        if lowest < threshold and not self._warned:
-            self._warned = True
-            among = "any number of" if self.sources is None else str(self.sources)
-            checks.warn(
-                f"gamma={lowest:g} is below {threshold:.5f}, the threshold for {among} sources: "
-                "the anchor may weigh less than the other samples together (Theorem 1)."
-            )
-        return used
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -48,6 +48,8 @@ class Mixing(timm_mixup.Mixup):
     torch.Size([8, 10])
     """
 
+    default_mean: Sequence[float] | None = None
+
     def __init__(
         self,
         mixup_alpha: float = 1.0,
@@ -82,7 +84,7 @@ class Mixing(timm_mixup.Mixup):
                 num_classes=num_classes,
                 paste=paste,
                 p=prob if mixup_alpha or cutmix_alpha else 0.0,
-                mean=mean,
+                mean=self.default_mean if mean is None else mean,
                 generator=generator,
             )
         elif generator is not None:
@@ -124,13 +126,7 @@ class FastCollateMixing(Mixing, timm_mixup.FastCollateMixup):
     (torch.uint8, torch.Size([4, 10]))
     """
 
-    def __init__(
-        self,
-        *args: Any,
-        mean: float | Sequence[float] | None = IMAGENET_DEFAULT_MEAN,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(*args, mean=mean, **kwargs)
+    default_mean = IMAGENET_DEFAULT_MEAN
 
     def __call__(self, batch: Sequence[Any], _: Any = None) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         image = batch[0][0]

@@ -45,7 +45,7 @@ def mix_rows(
             mixed = matrix.scatter_add(1, indices, weights) @ wide
     if moved is not None and mean is not None:
         mixed = (mixed + moved[:, None] * mean).clamp(0, range_end(rows.dtype))
-    return narrow(mixed, rows.dtype)
+    return round_(mixed, rows.dtype).to(rows.dtype)
 
 
 def paste(mixed: Tensor, samples: Tensor, indices: Tensor, boxes: Tensor) -> Tensor:
@@ -62,12 +62,12 @@ def paste(mixed: Tensor, samples: Tensor, indices: Tensor, boxes: Tensor) -> Ten
     return mixed
 
 
-def narrow(mixed: Tensor, dtype: torch.dtype) -> Tensor:
-    """Convert to the dtype of the input; integers are rounded to the nearest and clamped."""
+def round_(sums: Tensor, dtype: torch.dtype) -> Tensor:
+    """For integer dtypes, round to the nearest and clamp to their range, in place."""
     if dtype.is_floating_point:
-        return mixed.to(dtype)
+        return sums
     info = torch.iinfo(dtype)
-    return mixed.round().clamp(info.min, info.max).to(dtype)
+    return sums.round_().clamp_(info.min, info.max)
 
 
 def range_end(dtype: torch.dtype) -> int:
