@@ -219,9 +219,7 @@ def test_large_batches_are_mixed_in_blocks_as_by_gathering(dtype):
 def test_half_precision_is_accumulated_in_float32():
     # a running sum in half precision stops growing long before 512 terms of 1/512
     samples = torch.ones(512, 8, dtype=torch.float16)
-    with pytest.warns(UserWarning, match="is below"):
-        mix = ZetaMixup(gamma=0.0)
-    assert torch.equal(mix(samples, samples)[0], samples)
+    assert torch.equal(ZetaMixup(gamma=0.0)(samples, samples)[0], samples)
 
 
 # targets of any kind
@@ -487,8 +485,8 @@ def test_the_first_entry_a_bad_rule_and_an_error_of_a_custom_rule_are_named():
             raise UnicodeDecodeError("utf-8", b"x", 0, 1, "no name")
 
     with pytest.raises(ValueError, match="samples must have a leading batch dim") as caught:
-        ZetaMixup(rules={"meta": {"x": Blend()}})({"meta": {"x": torch.tensor(1.0)}})
-    assert caught.value.__notes__ == ["In batch['meta']['x']."]
+        ZetaMixup(rules=({"x": Blend()}, Blend()))(({"x": torch.tensor(1.0)}, torch.ones(2)))
+    assert caught.value.__notes__ == ["In batch[0]['x']."]
     with pytest.raises(TypeError, match="A rule must be Blend") as caught:
         ZetaMixup(rules={"y": (Average(), FromAnchor)})
     assert caught.value.__notes__ == ["In rules['y'][1]."]
@@ -676,7 +674,6 @@ def test_the_first_epochs_are_mixed(kind, until):
             mixes.append(mix.mixing)
         mixed = max(1, int(round(until * epochs, 6)))
         assert mixes == [True] * mixed + [False] * (epochs - mixed)
-        assert mix.mixed_epochs(epochs) == mixed
     assert KINDS["zetamix"]().until == 0.8
     assert KINDS["mixup"]().until == KINDS["zeta"]().until == 1
 
@@ -783,10 +780,6 @@ def test_state_dict_resumes_a_run_and_holds_no_options(kind):
     assert (second.p, second.enabled, second.epoch) == (0.5, True, 5)
     second.p = 0.75
     assert_same([second(images(), LABELS)[1] for _ in range(2)], went_on)
-    # checkpoints of older versions have more
-    older = {**state, "p": torch.tensor(0.5), "enabled": torch.tensor(0.0)}
-    second.load_state_dict(older)
-    assert (second.p, second.enabled) == (0.75, True)
     # and a state does not follow later changes
     first.set_epoch(6, 10)
     assert state["epoch"] == 5
@@ -1056,8 +1049,10 @@ def test_gradients_are_those_of_the_plan(name):
     assert torch.autograd.gradgradcheck(mix, samples.clone().requires_grad_())
     # a plan that was drawn outside is applied inside vmap
     batches = torch.stack([samples, tangents])
-    mapped = torch.vmap(lambda x: apply_plan(x, plan))(batches)
-    assert_close(mapped, torch.stack([mixed_by_hand(each, plan) for each in batches]))
+    expected = torch.stack([mixed_by_hand(each, plan) for each in batches])
+    assert_close(torch.vmap(lambda x: apply_plan(x, plan))(batches), expected)
+    # and so is one that is drawn inside
+    assert_close(torch.vmap(mix, randomness="same")(batches), expected)
 
 
 # many sources go through a matrix product, few of many rows are gathered
@@ -1110,15 +1105,12 @@ FIXED = {
 
 
 @every_kind
-def test_options_are_fixed_and_typing_errors_are_found(kind):
+def test_options_are_fixed(kind):
     """They were set and silently ignored by running loader workers."""
     mix = KINDS[kind]()
     for option in FIXED[kind]:
         with pytest.raises(AttributeError, match=f"{option} is fixed when a transform is made"):
             setattr(mix, option, 2)
-    with pytest.raises(AttributeError, match=r"has no attribute 'pastee'; its options: .*until"):
-        mix.pastee = 0.5
-    assert not hasattr(mix, "pastee")
 
 
 class Mine(ZetaMix):
@@ -1228,34 +1220,6 @@ def said(action, *arguments):
     return [str(warning.message) for warning in caught]
 
 
-TAIL = ": the anchor may weigh less than the other samples together (Theorem 1)."
-THRESHOLDS = [
-    ({"gamma": 1.5}, "gamma=1.5 is below 1.72865, the threshold for any number of sources" + TAIL),
-    ({"gamma": (1.0, 3.0)}, "gamma=1 is below 1.72865, the threshold for any number of sources"
-     + TAIL),
-    ({"gamma": 1.0, "sources": 4}, "gamma=1 is below 1.08213, the threshold for 4 sources" + TAIL),
-    ({"gamma": 1.73}, None),
-    ({"gamma": 1.1, "sources": 4}, None),
-    ({"gamma": (1.8, 2.0)}, None),
-    ({}, None),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("options", "message"), THRESHOLDS, ids=str)
-def test_warns_once_below_the_threshold(options, message):
-    def use():
-        transform = ZetaMixup(num_classes=4, **options)
-        transform(torch.randn(4, 3), torch.arange(4))
-        transform.set_epoch(1)
-        copy.deepcopy(transform).set_epoch(2)
-
-    assert said(use) == ([] if message is None else [message])
-    falls = ZetaMixup(num_classes=4, gamma=lambda epoch: 2.0 - epoch / 2)
-    assert [text[:18] for text in said(falls.set_epoch, 1)] == ["gamma=1.5 is below"]
-    assert said(falls.set_epoch, 2) == []
-    assert said(ZetaMix().set_epoch, 1, 3) == []
-
-
 POSITIVE = torch.rand(64, 3, 8, 8, generator=seeded())
 CENTRED = torch.randn(64, 3, 8, 8, generator=seeded())
 CHANNELS_LAST = CENTRED.movedim(1, -1)
@@ -1320,18 +1284,8 @@ def test_a_mean_for_samples_outside_of_0_and_1_is_refused_and_nothing_clamped(wa
         ZetaMix(num_classes=4, mean=0.5, paste=1.0)(bad, labels)
 
 
-def test_images_of_odd_shapes_are_doubted_by_all_that_paste():
-    for shape, message in (((8, 16, 16, 1), "permute"), ((8, 3, 1, 16), "are one pixel high")):
-        for kind in ("cutmix", "switch"):
-            (text,) = said(KINDS[kind](), torch.randn(shape), torch.arange(8) % 4)
-            assert message in text
-        assert said(KINDS["mixup"](), torch.randn(shape), torch.arange(8) % 4) == []
-
-
 def test_code_without_a_name_is_warned_as_well():
     """It had no `__name__`, and a warning became a KeyError."""
-    program = "with warnings.catch_warnings(record=True) as caught:\n"
-    program += "    warnings.simplefilter('always')\n    ZetaMixup(gamma=1.0)"
-    names = {"warnings": warnings, "ZetaMixup": ZetaMixup}
-    exec(program, names)
-    assert "is below" in str(names["caught"][0].message)
+    names = {"mix": ZetaMix(num_classes=4), "x": POSITIVE, "y": torch.arange(64) % 4}
+    with pytest.warns(UserWarning, match="not normalised"):
+        exec("mix(x, y)", names)
