@@ -75,14 +75,6 @@ def warn(message: str) -> None:
     warnings.warn(message, stacklevel=level)
 
 
-def check_values(ok: Tensor, message: str) -> None:
-    """Raise `message` if any element of `ok` is false: now on CPU, on the device elsewhere."""
-    if reads_need_sync(ok):
-        torch._assert_async(ok.all(), message)
-    elif not bool(ok.all()):
-        raise ValueError(message)
-
-
 def check_count(name: str, value: int, least: float) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, Integral)):
         raise TypeError(f"{name} must be an int, got {type(value).__name__}.")
@@ -92,9 +84,7 @@ def check_count(name: str, value: int, least: float) -> None:
 
 def check_sizes(batch_size: int, sources: int | None = None, outputs: int | None = None) -> None:
     """The sizes of a plan."""
-    check_count("batch_size", batch_size, 0)
-    if batch_size == 0:
-        raise ValueError("The batch is empty: mixing needs at least one sample.")
+    check_count("batch_size", batch_size, 1)
     if outputs is not None:
         check_count("outputs", outputs, 1)
     if sources is not None:
@@ -147,8 +137,12 @@ def check_gamma(
     if gamma.ndim > 1 or (gamma.ndim == 1 and outputs is not None and gamma.shape[0] != outputs):
         expected = "[outputs]" if outputs is None else f"[{outputs}] (one per output)"
         raise ValueError(f"gamma must have shape [] or {expected}, got {list(gamma.shape)}.")
-    valid = torch.isfinite(gamma) & (gamma >= 0)
-    check_values(valid, "gamma must be finite and at least 0 in every output.")
+    valid = (torch.isfinite(gamma) & (gamma >= 0)).all()
+    message = "gamma must be finite and at least 0 in every output."
+    if reads_need_sync(gamma):
+        torch._assert_async(valid, message)
+    elif not bool(valid):
+        raise ValueError(message)
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

@@ -84,13 +84,13 @@ class Description:
     """The γ above which one sample dominates, for this number of sources."""
 
     def __str__(self) -> str:
-        sample = "one sample dominates"
+        who = "one sample dominates"
         if not self.dominates:
-            sample = "no sample dominates the others together"
+            who = "no sample dominates the others together"
         return (
             f"gamma={self.gamma:g} over {self.sources} sources: the anchor weighs "
             f"{self.dominant_weight:.3f}, an output blends {self.effective_samples:.2f} effective "
-            f"samples, {sample} (threshold {self.threshold:.4f})."
+            f"samples, {who} (threshold {self.threshold:.4f})."
         )
 
 

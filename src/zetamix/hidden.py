@@ -140,21 +140,17 @@ def _mix_first(value: Any, layer: str, plan: MixPlan) -> Any:
     is_tuple = isinstance(value, tuple) and len(value) > 0
     hidden = value[0] if is_tuple else value
     where = "The model's input" if layer == INPUT else f"The output of {layer!r}"
-    if not isinstance(hidden, Tensor) or not hidden.is_floating_point():
-        got = hidden.dtype if isinstance(hidden, Tensor) else type(hidden).__name__
-        raise TypeError(
-            f"{where} must be a floating point tensor, or a tuple that begins with one, got "
-            f"{'no positional argument' if value is None else got}. Choose a later layer, such "
-            "as the embedding, or a layer inside it."
-        )
-    if hidden.ndim == 0 or hidden.shape[0] != plan.batch_size:
-        raise ValueError(
-            f"{where} must have one row per label, {plan.batch_size}, got {list(hidden.shape)}. "
-            "Check that the labels belong to this batch, and set batch_first=True in layers with "
-            "the batch as second dimension."
-        )
-    mixed = apply_plan(hidden, plan.to(hidden.device))
-    return (mixed, *value[1:]) if is_tuple else mixed
+    got = "no positional argument" if value is None else type(hidden).__name__
+    if isinstance(hidden, Tensor):
+        got = f"{hidden.dtype} {list(hidden.shape)}"
+        if hidden.is_floating_point() and hidden.shape[:1] == (plan.batch_size,):
+            mixed = apply_plan(hidden, plan.to(hidden.device))
+            return (mixed, *value[1:]) if is_tuple else mixed
+    raise TypeError(
+        f"{where} must be a floating point tensor with one row per label, [{plan.batch_size}, ...],"
+        f" or a tuple that begins with one, got {got}. Choose a later layer, such as the embedding,"
+        " and set batch_first=True in layers with the batch as second dimension."
+    )
 
 
 def _find_layers(model: nn.Module, names: str | Sequence[str]) -> dict[str, nn.Module]:

@@ -40,13 +40,9 @@ _LAST = ("p", "until")
 
 def _read_options(build: Callable[..., Transform]) -> dict[str, Any]:
     """The options of a transform and their defaults; those that all have come last."""
-    defaults = {
-        name: parameter.default
-        for name, parameter in inspect.signature(build).parameters.items()
-        if name not in _NO_OPTIONS
-    }
-    last = {name: defaults.pop(name) for name in _LAST if name in defaults}
-    return {**defaults, **last}
+    parameters = inspect.signature(build).parameters
+    names = sorted((name for name in parameters if name not in _NO_OPTIONS), key=_LAST.__contains__)
+    return {name: parameters[name].default for name in names}
 
 
 # the options of each method with their defaults; the first may be given without its name: zeta:2.8
@@ -192,10 +188,6 @@ def _read_text(text: str) -> tuple[str, dict[str, Any]]:
     """The name of a method and the options given, including those at their defaults."""
     name, _, rest = text.strip().partition(":")
     name = ALIASES.get(name, name)
-    if ":" in rest:
-        raise UnknownMethodError(
-            f"Expected commas between options, as in zeta:gamma=2,sources=8, got {text.strip()!r}."
-        )
     if name not in OPTIONS:
         near = difflib.get_close_matches(name.lower(), OPTIONS, 1)
         raise UnknownMethodError(

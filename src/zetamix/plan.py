@@ -4,7 +4,7 @@ Every method of this library is a plan. Making one is random and happens here; a
 deterministic and happens in `zetamix.mix`.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -153,14 +153,9 @@ class MixPlan:
 
     def to(self, device: torch.device | str | int) -> "MixPlan":
         """The same plan on another device."""
-        return _trusted_plan(
-            self.indices.to(device),
-            self.weights.to(device),
-            self.batch_size,
-            keep_variance=self.keep_variance,
-            boxes=None if self.boxes is None else self.boxes.to(device),
-            size=self.size,
-        )
+        boxes = None if self.boxes is None else self.boxes.to(device)
+        indices, weights = self.indices.to(device), self.weights.to(device)
+        return replace(self, indices=indices, weights=weights, boxes=boxes)
 
     def numpy(self) -> tuple[Any, ...]:
         """`indices`, `weights`, `boxes` and `scale` as NumPy arrays, copied to the host.

@@ -18,7 +18,6 @@ from zetamix.checks import (
     check_number,
     check_same,
     check_tensor,
-    check_values,
     has_memory,
     reads_need_sync,
 )
@@ -103,8 +102,7 @@ class Blend:
             check_range(leaf)
         if isinstance(self.mean, Sequence) and len(self.mean) != leaf.shape[1]:
             raise ValueError(
-                f"mean must be one number or one per channel ({leaf.shape[1]}), got "
-                f"{len(self.mean)}."
+                f"mean must be one number or {leaf.shape[1]}, for each channel, got {self.mean}."
             )
         return dispatch.mix_samples(leaf, plan, True, self.means)
 
@@ -116,7 +114,7 @@ def check_range(leaf: Tensor, *, waits: bool = False) -> None:
     """
     low, high = leaf.detach().aminmax()
     if reads_need_sync(leaf) and not waits:
-        check_values((low >= 0) & (high <= 1), "mean needs samples in [0, 1].")
+        torch._assert_async((low >= 0) & (high <= 1), "mean needs samples in [0, 1].")
     elif has_memory(leaf):
         least, most = torch.stack([low, high]).tolist()
         if least < 0 or most > 1:
@@ -327,10 +325,8 @@ def _check_fits(name: str, value: Any, plan: MixPlan) -> None:
         raise ValueError(
             f"The plan was made for a batch of {plan.batch_size}, but {name} has {length} rows."
         )
-    if not is_list and value.device != plan.device:
-        raise ValueError(
-            f"The plan is on {plan.device}, but {name} is on {value.device}. Move one with .to()."
-        )
+    if not is_list:
+        check_same("device", "plan", plan.indices, name, value)
 
 
 def drop_column(labels: Tensor) -> Tensor:

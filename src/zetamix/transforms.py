@@ -4,6 +4,7 @@ They take a batch `(samples, labels)` and return `(samples, targets)`. Use them 
 as its `collate_fn`, or in `torchvision.transforms.v2` containers.
 """
 
+import ctypes
 import itertools
 import math
 import os
@@ -12,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from multiprocessing.context import get_spawning_popen
-from multiprocessing.sharedctypes import RawArray
+from multiprocessing.reduction import ForkingPickler
+from multiprocessing.sharedctypes import RawArray, reduce_ctype
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, overload
 
 import torch
@@ -243,11 +245,12 @@ class BatchMix(nn.Module):
         if self._block is not None and self._block_owner == os.getpid():
             self._block[:] = self._own
 
-    def _share(self) -> None:
-        """Have memory that processes about to be started read, if they are loader workers."""
+    def _share(self) -> Any:
+        """The memory that processes about to be started read, if they are loader workers."""
         if self._block_owner != os.getpid():
             self._block = RawArray("d", list(self._own))
             self._block_owner = os.getpid()
+        return self._block
 
     # a batch
 
@@ -324,9 +327,8 @@ class BatchMix(nn.Module):
         rule = self._rule_now()
         if rule is None:
             return identity_plan(batch_size, device=device, dtype=dtype)
-        return draw_plan(
-            rule, batch_size, self._draw(rule, batch_size, device), size=size, dtype=dtype
-        )
+        draw = self._draw(rule, batch_size, device)
+        return draw_plan(rule, batch_size, draw, size=size, dtype=dtype)
 
     def _draw(self, rule: PlanRule, batch_size: int, device: torch.device | str) -> Draw:
         """The random numbers of one call."""
@@ -390,8 +392,14 @@ class BatchMix(nn.Module):
             self._looked = True
         for leaf, blend in leaves:
             has_mean = blend.mean is not None
-            if not traced and rule.paste:
-                _warn_of_shape(leaf.shape)
+            shape = leaf.shape
+            last = len(shape) == 4 and shape[-1] in (1, 3, 4) and min(shape[1:3]) > 4
+            if not traced and rule.paste and last:
+                checks.warn(
+                    f"Images of shape {list(shape)} look like [batch, height, width, channels], "
+                    "but boxes are pasted in [batch, channels, height, width]. Pass "
+                    "images.permute(0, 3, 1, 2)."
+                )
             # with a mean, outputs are clipped, also where nothing is scaled
             scales = rule.keep_variance and (rule.paste != 1 or has_mean)
             if not (scales and is_image(leaf.shape) and leaf.is_floating_point()):
@@ -449,12 +457,8 @@ class BatchMix(nn.Module):
         if self.generator is not None:
             numbers = bytes(self.generator.get_state().tolist())
             state["generator"] = (str(self.generator.device), numbers)
-        if get_spawning_popen() is None:
-            state["_block"] = None
-        else:
-            # the process that is being started may be a loader worker
-            self._share()
-            state["_block"] = self._block
+        # the process that is being started may be a loader worker
+        state["_block"] = None if get_spawning_popen() is None else self._share()
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -478,19 +482,16 @@ def check_transform(transform: object) -> None:
         )
 
 
+# a pickler knows the types that were registered before it was made: not one that `_share` brings
+ForkingPickler.register(ctypes.c_double * len(Controls._fields), reduce_ctype)
 _numbers = itertools.count()
 _live: "weakref.WeakSet[BatchMix]" = weakref.WeakSet()
 _looked_at: set[int] = set()
 
 
-def _share_all() -> None:
-    for transform in list(_live):
-        transform._share()
-
-
 if hasattr(os, "register_at_fork"):
     # a forked process may be a loader worker; no memory is shared before
-    os.register_at_fork(before=_share_all)
+    os.register_at_fork(before=lambda: [transform._share() for transform in list(_live)])
 
 
 # whether torch.export traces: an exported program has no operators of ours
@@ -531,14 +532,6 @@ def _check_values(leaf: Tensor, has_mean: bool) -> None:
             "The samples are not normalised: their mean is far from 0, and keeping their variance "
             "would scale it as well. Normalise each channel first, or pass mean= (in rules, "
             "Blend(mean=...)), or keep_variance=False."
-        )
-
-
-def _warn_of_shape(shape: torch.Size) -> None:
-    if len(shape) == 4 and shape[-1] in (1, 3, 4) and min(shape[1:3]) > 4:
-        checks.warn(
-            f"Images of shape {list(shape)} look like [batch, height, width, channels], but boxes "
-            "are pasted in [batch, channels, height, width]. Pass images.permute(0, 3, 1, 2)."
         )
 
 

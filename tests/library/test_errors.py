@@ -60,7 +60,7 @@ def bad(name, expected, values, *calls):
 # (message, kind, the calls that raise it)
 CASES = [
     # counts, numbers and choices
-    *bad("batch_size", "at least 0", (-1,), zeta_plan),
+    *bad("batch_size", "at least 1", (-1, 0), zeta_plan, mixup_plan),
     *bad("outputs", "at least 1", (0,), lambda v: zeta_plan(4, outputs=v)),
     *bad("sources", "at least 2", (1,), lambda v: zeta_plan(4, sources=v), dominance_threshold,
          lambda v: ZetaMixup(sources=v), lambda v: ZetaMix(sources=v), lambda v: describe_gamma(2.8, v)),
@@ -92,7 +92,6 @@ CASES = [
     ("gamma must be a number, got NoneType.", TypeError, lambda: ZetaMixup(gamma=None)),
     ("p must be a number, got str.", TypeError, lambda: Mixup(p="half")),
     ("The batch is empty: mixing needs at least one sample.", ValueError,
-     lambda: zeta_plan(0), lambda: mixup_plan(0),
      lambda: zeta_mixup(X[:0], Y[:0], 4), lambda: ZetaMixup(num_classes=4)(X[:0], Y[:0])),
     ("sources must be at most the batch size, 4, got 5. Use fewer, or sources=None for the whole batch.", ValueError,
      lambda: zeta_plan(4, sources=5)),
@@ -167,7 +166,7 @@ CASES = [
      lambda: Average().mix(X, zeta_plan(5))),
     ("The plan was made for a batch of 5, but a FromAnchor entry has 4 rows.", ValueError,
      lambda: FromAnchor().mix(X, zeta_plan(5))),
-    ("The plan is on cpu, but samples is on meta. Move one with .to().", ValueError,
+    ("plan and samples must have the same device, got cpu and meta.", ValueError,
      lambda: apply_plan(ON_META, zeta_plan(4))),
     # transforms
     ("ZetaMixup expects (samples, labels), got Tensor. For other batches, pass rules= with one rule per entry.", TypeError,
@@ -208,7 +207,7 @@ CASES = [
      lambda: ZetaMix(num_classes=4, mean=0.5)(IMAGES - 1, Y)),
     ("mean needs samples in [0, 1] or of dtype uint8, got values from 200 to 200. Divide them by 255.", ValueError,
      lambda: ZetaMix(num_classes=4, mean=0.5)(IMAGES + 200, Y)),
-    ("mean must be one number or one per channel (3), got 2.", ValueError,
+    ("mean must be one number or 3, for each channel, got (0.5, 0.5).", ValueError,
      lambda: ZetaMix(num_classes=4, mean=(0.5, 0.5))(IMAGES, Y)),
     ("Masks must have the height and width of the images, [8, 8], to paste the same boxes, got [4, 9, 9]. Resize them, or use ZetaMix(paste=0).", ValueError,
      lambda: CutMix(num_classes=4)(torch.zeros(4, 3, 8, 8), torch.zeros(4, 9, 9, dtype=torch.int64))),

@@ -186,10 +186,10 @@ TOKENS = torch.ones(3, 4, dtype=torch.long)
 RAN_WRONG = [
     (Twice, "shared", IMAGES, "Layer 'shared' ran twice in one forward pass"),
     (Twice, "unused", IMAGES, "Layer 'unused' did not run, so nothing was mixed"),
-    (Twice, "pair", IMAGES, "output of 'pair' must be a floating point tensor, or .*, got dict"),
+    (Twice, "pair", IMAGES, "output of 'pair' must be a floating point tensor .*, got dict"),
     (small_model, "1", IMAGES[:, :3], "shapes cannot be multiplied"),
     (lambda: nn.Sequential(nn.Flatten(0), nn.Identity()), "1", IMAGES,
-     r"must have one row per label, 3, got \[12\]"),
+     r"one row per label, \[3, ...\], .*, got torch.float32 \[12\]"),
     (lambda: nn.Embedding(9, 2), "input", TOKENS, "The model's input must be .*, got torch.int64"),
 ]  # fmt: skip
 

@@ -112,7 +112,7 @@ UNKNOWN = [
     ("", "Expected a method such as none, mixup:1.0, cutmix, switch, zetamix or zeta:2.8, got ''."),
     ("none:1", "none has no option '1'"),
     ("mixup:gamma=2", "mixup has no option 'gamma=2'; its options: alpha, per, p, until."),
-    ("zeta:2:sources=8", "Expected commas between options, as in zeta:gamma=2,sources=8"),
+    ("zeta:2:sources=8", "zeta has no option '2:sources=8'; its options: gamma,"),
     ("zeta:2,gamma=3", "zeta has the option gamma twice, in 'zeta:2,gamma=3'."),
     # the checks of the transforms
     ("zeta:a", "zeta:a: gamma must be a number, got str."),

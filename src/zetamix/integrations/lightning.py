@@ -85,9 +85,8 @@ class MixCallback(Callback):
 
     def on_train_epoch_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
         if not self._counts_steps(trainer):
-            epochs = trainer.max_epochs
-            known = epochs is not None and epochs > 0
-            self.transform.set_epoch(trainer.current_epoch, epochs if known else None)
+            epochs = trainer.max_epochs or -1
+            self.transform.set_epoch(trainer.current_epoch, epochs if epochs > 0 else None)
 
     def state_dict(self) -> dict[str, Any]:
         """The states of all processes, by rank; a collective that every process must call."""

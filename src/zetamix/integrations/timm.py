@@ -14,10 +14,8 @@ from timm.data.constants import IMAGENET_DEFAULT_MEAN
 from timm.data.loader import fast_collate
 from torch import Tensor
 
-from zetamix.checks import check_choice, check_number
+from zetamix.checks import check_number
 from zetamix.transforms import BatchMix, ZetaMix, check_transform
-
-MODES = ("batch", "pair", "elem")
 
 
 class Mixing(timm_mixup.Mixup):
@@ -73,17 +71,15 @@ class Mixing(timm_mixup.Mixup):
                 f"cutmix_minmax={cutmix_minmax}, correct_lam={correct_lam}. Remove them: "
                 "cutmix_alpha above 0 pastes boxes, and targets are exact fractions of pixels."
             )
-        check_choice("mode", mode, MODES)
-        for name, alpha in (("mixup_alpha", mixup_alpha), ("cutmix_alpha", cutmix_alpha)):
-            check_number(name, alpha, low=0)
         check_number("label_smoothing", label_smoothing, low=0, high=1)
         self.label_smoothing = label_smoothing
         if transform is None:
-            paste = 0.0 if not cutmix_alpha else switch_prob if mixup_alpha else 1.0
+            blends, pastes = mixup_alpha > 0, cutmix_alpha > 0
+            paste = 0.0 if not pastes else switch_prob if blends else 1.0
             transform = ZetaMix(
                 num_classes=num_classes,
                 paste=paste,
-                p=prob if mixup_alpha or cutmix_alpha else 0.0,
+                p=prob if blends or pastes else 0.0,
                 mean=self.default_mean if mean is None else mean,
                 generator=generator,
             )

@@ -95,8 +95,7 @@ class MixingTrainer(Trainer):
 
     def _mix(self, inputs: dict[str, Any]) -> dict[str, Any]:
         if self.transform.rules is not None:
-            mixed: dict[str, Any] = self.transform(dict(inputs))
-            return mixed
+            return self.transform(dict(inputs))  # type: ignore[no-any-return]
         samples = {
             name: value
             for name, value in inputs.items()

@@ -60,6 +60,9 @@ def mix_labelled(
     """
     if not _mixes_by_kernels(samples, labels, rule, ignore_index):
         return None
+    # importing triton is slow, and most machines do not need it
+    from zetamix.kernels import triton_launch
+
     # dense, with the batch outermost; the order of the other dimensions does not matter
     ready = samples if _is_channels_last(samples) else samples.contiguous()
     options = labels.contiguous(), num_classes, ignore_index, rule, keeps, size, means, draw
@@ -67,8 +70,7 @@ def mix_labelled(
     elsewhere = device.type == "cuda" and device.index != torch.cuda.current_device()
     # Triton launches on the current device
     with torch.cuda.device(device) if elsewhere else nullcontext():
-        mixed: tuple[Tensor, Tensor] | None = _triton().mix(ready, *options)
-    return mixed
+        return triton_launch.mix(ready, *options)
 
 
 def _mixes_by_kernels(
@@ -99,14 +101,6 @@ def _has_kernels(device: torch.device) -> bool:
     if version < KERNELS_SINCE or importlib.util.find_spec("triton") is None:
         return False
     return torch.version.hip is not None or torch.cuda.get_device_capability(device) >= (8, 0)
-
-
-@lru_cache(maxsize=1)
-def _triton() -> Any:
-    # imported on first use: importing triton is slow, and most machines do not need it
-    from zetamix.kernels import triton_launch
-
-    return triton_launch
 
 
 def mix_samples(

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import torch
 from torch import Tensor
 
-from zetamix.boxes import inside
+from zetamix.boxes import covers
 from zetamix.checks import holds_for_all_sizes
 
 
@@ -54,9 +54,10 @@ def paste(mixed: Tensor, samples: Tensor, indices: Tensor, boxes: Tensor) -> Ten
     Source i of output k covers boxes[k, i] by the same pixels of samples[indices[k, i]].
     """
     height, width = mixed.shape[-2:]
+    rows, columns = (torch.arange(length, device=boxes.device) for length in (height, width))
     between = [1] * (mixed.ndim - 3)
     for source in range(boxes.shape[1]):
-        covered = inside(boxes[:, source], (height, width)).view(-1, *between, height, width)
+        covered = covers(boxes[:, source], rows, columns).view(-1, *between, height, width)
         # indexing, not index_select, which would lose channels_last
         mixed = torch.where(covered, samples[indices[:, source]], mixed)
     return mixed
