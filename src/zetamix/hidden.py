@@ -69,9 +69,6 @@ class HiddenMix:
         self.layer_names = tuple(self._modules)
         _check_transform(transform, self.layer_names)
 
-    def __repr__(self) -> str:
-        return f"HiddenMix({type(self.model).__name__}, {self.layer_names}, {self.transform!r})"
-
     def __call__(self, inputs: Any, labels: Tensor, /, **options: Any) -> tuple[Any, Tensor]:
         """Return `(model(inputs, **options), targets)`, mixed in one of the layers."""
         with self.mixing(labels) as batch:

@@ -14,7 +14,6 @@ from zetamix.plan import (
     LamChoice,
     MixPlan,
     PlanRule,
-    check_is_plan,
     mixup_rule,
     zeta_rule,
 )
@@ -48,7 +47,8 @@ def apply_plan(
     tensor([[1.],
             [2.]])
     """
-    check_is_plan(plan)
+    if not isinstance(plan, MixPlan):
+        raise TypeError(f"plan must be a MixPlan, got {type(plan).__name__}.")
     mixed: Nest = in_kind_of(samples, Blend(mean).mix(as_tensors(samples), plan))
     return mixed
 

@@ -174,11 +174,6 @@ class MixPlan:
         return tuple(None if p is None else p.detach().cpu().numpy().copy() for p in parts)
 
 
-def check_is_plan(plan: object) -> None:
-    if not isinstance(plan, MixPlan):
-        raise TypeError(f"plan must be a MixPlan, got {type(plan).__name__}.")
-
-
 def _trusted_plan(indices: Tensor, weights: Tensor, batch_size: int, **others: Any) -> MixPlan:
     """A plan that is valid by construction, created without the checks of `MixPlan`."""
     plan = object.__new__(MixPlan)

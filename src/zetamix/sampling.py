@@ -54,8 +54,7 @@ class Draw:
     ) -> None:
         if device is None:
             device = generator.device if isinstance(generator, torch.Generator) else "cpu"
-        if not isinstance(device, torch.device):
-            device = torch.device(device)
+        device = torch.device(device)
         if device == ANY_CUDA and torch.cuda.is_available():
             device = torch.device("cuda", torch.cuda.current_device())
         if generator is not None:

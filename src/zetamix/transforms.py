@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from multiprocessing.context import get_spawning_popen
 from multiprocessing.reduction import ForkingPickler
-from multiprocessing.sharedctypes import RawArray, reduce_ctype
+from multiprocessing.sharedctypes import RawArray, reduce_ctype  # type: ignore[attr-defined]
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, overload
 
 import torch
@@ -53,7 +53,6 @@ LEAST_CENTRED = 16
 # beside γ, the attributes that can be set at any time; others are fixed when a transform is made
 CHANGING = ("enabled", "p", "training")
 
-_is_unit = partial(checks.check_number, low=0, high=1)
 _is_above_0 = partial(checks.check_number, low=0, above=True)
 CHECKS: dict[str, Callable[[str, Any], None]] = {
     "ignore_index": partial(checks.check_count, least=-math.inf),
@@ -64,7 +63,7 @@ CHECKS: dict[str, Callable[[str, Any], None]] = {
     "per": partial(checks.check_choice, choices=LAMS),
     "until": partial(checks.check_number, low=0, high=1, above=True),
     **dict.fromkeys(("enabled", "training", "keep_variance"), checks.check_flag),
-    **dict.fromkeys(("p", "paste", "switch_prob"), _is_unit),
+    **dict.fromkeys(("p", "paste", "switch_prob"), partial(checks.check_number, low=0, high=1)),
     **dict.fromkeys(("alpha", "mixup_alpha", "cutmix_alpha"), _is_above_0),
 }
 MAY_BE_NONE = ("ignore_index", "generator", "stream", "sources")
@@ -218,8 +217,7 @@ class BatchMix(nn.Module):
                 "max_epochs), or until=1."
             )
         # 0.29 · 100 is 28.999999999999996
-        mixed = epochs is None or epoch < max(1, math.floor(self.until * epochs + 1e-9))
-        self._begin(epoch, mixed)
+        self._begin(epoch, epochs is None or epoch < max(1, math.floor(self.until * epochs + 1e-9)))
 
     def set_progress(self, done: float, epoch: int = 0) -> None:
         """For trainers that count steps: mix while less than `until` of the training is done."""
