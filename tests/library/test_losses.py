@@ -89,14 +89,6 @@ def test_unweighted_soft_targets_give_what_torch_gives(dense, reduction, smoothi
     assert_close(gradient(ours, logits), gradient(theirs, logits))
 
 
-def test_soft_loss_gradcheck():
-    logits, _ = logits_and_labels(n=5)
-    targets = torch.rand(5, CLASSES, dtype=torch.float64).softmax(1).requires_grad_()
-    assert torch.autograd.gradcheck(
-        lambda x, y: soft_cross_entropy(x, y, weight=WEIGHT, label_smoothing=0.1), (logits, targets)
-    )
-
-
 def test_a_masked_class_does_not_spoil_the_loss_of_the_others():
     # an infinite negative logit switches a class off; hard labels of other classes do not mind
     logits = torch.tensor([[1.0, -torch.inf, 0.0]], dtype=torch.float64)
@@ -121,25 +113,14 @@ def test_mixed_masks_count_every_place_by_the_weight_that_is_left():
     assert soft.item() == pytest.approx((total / weight).item(), rel=1e-6)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-@pytest.mark.parametrize("weight", [torch.float16, torch.float32, torch.float64, torch.int64])
-@pytest.mark.parametrize("target", [torch.uint8, torch.int32, torch.int64])
-def test_hard_targets_take_weights_of_any_dtype(dtype, weight, target):
-    logits, labels = torch.randn(6, 3).to(dtype), torch.tensor([0, 1, 2, 0, 1, 2])
-    weights = torch.tensor([1.0, 5.0, 2.0])
-    loss = soft_cross_entropy(logits, labels.to(target), weight=weights.to(weight))
-    expected = F.cross_entropy(logits.double(), labels, weight=weights.double())
-    torch.testing.assert_close(loss.double(), expected, rtol=1e-5, atol=1e-6)
-    assert loss.dtype == torch.promote_types(dtype, torch.float32)
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_half_precision_logits_are_worked_on_in_float32(dtype):
     logits = torch.randn(64, CLASSES).to(dtype)
     targets = torch.rand(64, CLASSES).softmax(1)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         soft = soft_cross_entropy(logits, targets, label_smoothing=0.1)
-        hard = soft_cross_entropy(logits, targets.argmax(1))
+        weight = torch.ones(CLASSES, dtype=torch.int64)
+        hard = soft_cross_entropy(logits, targets.argmax(1).byte(), weight=weight)
     assert soft.dtype == hard.dtype == torch.float32
     exact = logits.double()
     assert_close(soft, F.cross_entropy(exact, targets.double(), label_smoothing=0.1))

@@ -273,17 +273,6 @@ def test_streams_are_not_correlated(alpha):
     assert scipy.stats.binomtest(agree, 30_000, 0.5).pvalue > LEAST_P_VALUE
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("name", VARIANTS)
-def test_plan_on_cuda_replays_from_its_seed(name):
-    generators = [torch.Generator("cuda").manual_seed(3) for _ in range(2)]
-    first, second = (
-        VARIANTS[name](generator=generator).make_plan(9, device="cuda") for generator in generators
-    )
-    assert first.device.type == "cuda"
-    assert same(first, second)
-
-
 # what a plan tells
 
 
