@@ -156,7 +156,6 @@ class Session:
                 jobs=self.jobs,
                 device=str(self.device),
                 keep_model=False,
-                new_bn=True,
                 watch=watch,
                 name_of=_run_name,
                 # at once, in case the session is killed

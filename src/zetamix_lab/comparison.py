@@ -23,7 +23,6 @@ from zetamix_lab.metrics import (
     ChanceLevel,
     Metric,
     choose_metrics,
-    count_right,
     guessing,
     resolution,
 )
@@ -277,11 +276,15 @@ class Comparison:
     def records_of(self, method: str) -> list[RunRecord]:
         return [record for (label, _), record in self.records.items() if label == method]
 
+    @property
+    def has_confusion(self) -> bool:
+        """Whether there are runs, each with a confusion matrix."""
+        return bool(self.records) and all(record.confusion for record in self.records.values())
+
     def recalls(self, method: str) -> Tensor:
         """[seeds, classes]: recall per class; NaN for a class without test samples."""
-        own = [record.confusion for record in self.records_of(method)]
+        counts = torch.tensor([record.confusion for record in self.records_of(method)]).double()
         if self.multi_label:
             # [seeds, label, 4], as `metrics.confusion`
-            counts = torch.tensor(own).double()
             return counts[:, :, 3] / counts[:, :, 2:].sum(2)
-        return torch.stack([right.double() / sizes for right, sizes in map(count_right, own)])
+        return counts.diagonal(dim1=1, dim2=2) / counts.sum(2)

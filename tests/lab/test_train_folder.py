@@ -6,6 +6,7 @@ import pickle
 import signal
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from filelock import FileLock
 
 from zetamix.methods import parse
 from zetamix_lab.train import Recipe, Run, train
+from zetamix_lab.train import stop as stop_module
 from zetamix_lab.train.run_folder import FolderError, RunFolder, hold
 from zetamix_lab.train.stop import MARGIN, SAME_PRESS, Stop, Stopped, parse_duration
 
@@ -228,34 +230,32 @@ def test_invalid_durations(texts, expected):
         assert str(caught.value) == f"Expected a duration {expected}, got {text[:40]!r}."
 
 
-class Clock:
-    now = 100.0
-
-    def __call__(self):
-        return self.now
+@pytest.fixture
+def clock(monkeypatch):
+    """The time of a `Stop`, in `clock.now`."""
+    clock = SimpleNamespace(now=100.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr(stop_module, "time", clock)
+    return clock
 
 
 @pytest.mark.parametrize(
     ("limit", "stops_after"), [(540, 540 - MARGIN), (8, 6.0), (20, 15.0), (0, 0.0)]
 )
-def test_a_time_limit_leaves_a_margin_for_saving(limit, stops_after):
-    clock = Clock()
-    stop = Stop(limit, clock=clock)
-    assert not stop()
+def test_a_time_limit_leaves_a_margin_for_saving(clock, limit, stops_after):
+    stop = Stop(limit)
     clock.now += stops_after
-    assert not stop.out_of_time
+    assert not stop()
     clock.now += 0.01
     assert stop()
-    assert (stop.out_of_time, stop.signal) == (True, None)
+    assert stop.signal is None
     # the time since the start of the command counts as well
-    assert Stop(limit, began=100.0, clock=clock).out_of_time
-    assert not Stop(clock=clock)()
+    assert Stop(limit, began=100.0)()
+    assert not Stop()()
 
 
-def test_the_longest_interval_is_added_to_the_margin():
+def test_the_longest_interval_is_added_to_the_margin(clock):
     """Steps of a second and an evaluation of 40 s: the last step begins 45 s before the limit."""
-    clock = Clock()
-    stop = Stop(540, clock=clock)
+    stop = Stop(540)
     for seconds in [1, 1, 40, *[1] * 452, 1.01]:
         assert not stop()
         clock.now += seconds
@@ -275,20 +275,21 @@ def test_a_signal_takes_effect_at_the_end_of_a_step(number):
             os.kill(os.getpid(), number)
             assert seen == ["stopping"]
         assert stop()
-        assert (stop.signal, stop.out_of_time) == (number, False)
+        assert stop.signal == number
     assert [signal.getsignal(kind) for kind in HANDLED] == before
     with Stop() as stop:
         with pytest.raises(Stopped), stop.at_once():
             os.kill(os.getpid(), number)
         assert stop()
-    # outside its context it handles no signals
-    with stop.at_once():
+    # after the signal, and outside its context
+    with pytest.raises(Stopped), stop.at_once():
+        pass
+    with Stop().at_once():
         pass
 
 
-def test_a_second_ctrl_c_interrupts_and_sigterm_never_does():
-    clock = Clock()
-    with Stop(clock=clock) as stop:
+def test_a_second_ctrl_c_interrupts_and_sigterm_never_does(clock):
+    with Stop() as stop:
         # a launcher passes the same press on
         for _ in range(2):
             os.kill(os.getpid(), signal.SIGINT)
@@ -296,7 +297,7 @@ def test_a_second_ctrl_c_interrupts_and_sigterm_never_does():
         clock.now += SAME_PRESS + 0.1
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
-    with Stop(clock=clock) as stop:
+    with Stop() as stop:
         for _ in range(3):
             os.kill(os.getpid(), signal.SIGTERM)
             clock.now += 10

@@ -16,7 +16,7 @@ from zetamix.methods import parse
 from zetamix_lab.train import run as run_module
 from zetamix_lab.train import train
 from zetamix_lab.train import trainer as trainer_module
-from zetamix_lab.train.cuda_graph import CapturedStep
+from zetamix_lab.train.cuda_graph import capture
 from zetamix_lab.train.trainer import Trainer
 
 RECIPE = RECIPE.change(
@@ -87,6 +87,18 @@ def new(digits, device, tmp_path):
     return Runs(digits, tmp_path, RECIPE, device=device)
 
 
+@pytest.fixture
+def new_eager(new, monkeypatch):
+    """Makes the same runs, without a graph."""
+
+    def make(*arguments, **options):
+        with monkeypatch.context() as patch:
+            patch.setattr(run_module, "can_capture", lambda *_: False)
+            return new(*arguments, **options)
+
+    return make
+
+
 def assert_same_state(found, expected, device):
     """Bit by bit on a CPU; a GPU sometimes sums in another order."""
     tolerance = 0 if device.type == "cpu" else 1e-4
@@ -107,68 +119,66 @@ def assert_same(first, second, device):
 
 @pytest.fixture
 def captures(monkeypatch):
-    """All captured steps, in order."""
-    made = []
-
-    class Captured(CapturedStep):
-        def __init__(self, trainer):
-            made.append(self)
-            super().__init__(trainer)
-
-    monkeypatch.setattr(run_module, "CapturedStep", Captured)
-    return made
+    """A mock that captures steps."""
+    captures = mock.Mock(wraps=capture)
+    monkeypatch.setattr(run_module, "capture", captures)
+    return captures
 
 
 @pytest.mark.parametrize(
     ("method", "dropout"), [*((method, False) for method in METHODS), ("none", True)]
 )
-def test_a_run_with_a_graph_is_a_run(new, device, captures, monkeypatch, method, dropout):
+def test_a_run_with_a_graph_is_a_run(
+    new, new_eager, device, captures, monkeypatch, method, dropout
+):
     """Through three epochs with three rates, from one capture, which changes nothing itself."""
     if dropout:
         monkeypatch.setattr(trainer_module, "initialise", dropout_model)
-    run, eager = new(method), new(method, graph=False)
+    run, eager = new(method), new_eager(method)
     assert finish(run).extra["graph"] is True
     torch.rand(3, device=device)
     assert finish(eager).extra["graph"] is False
     assert_same(run, eager, device)
-    assert len(captures) == 1
+    assert captures.call_count == 1
 
 
 ADAMW = RECIPE.change(optimizer="adamw", lr=0.01, weight_decay=0.1, warmup=1, schedule="cosine")
 
 
-def test_adamw_with_warm_up_in_a_graph_is_the_same(new, device, captures):
+def test_adamw_with_warm_up_in_a_graph_is_the_same(new, new_eager, device, captures, monkeypatch):
     """A capture leaves no trace in moments and step counts; a rate per step reaches the graph."""
-    run, eager = new("zeta", ADAMW), new("zeta", ADAMW, graph=False)
+    run, eager = new("zeta", ADAMW), new_eager("zeta", ADAMW)
     finish(run)
     finish(eager)
     assert_same(run, eager, device)
-    assert len(captures) == 1
-    assert_same(resume(new, "zeta", ADAMW, rounds=2, chunk_steps=2), eager, device)
+    assert captures.call_count == 1
+    monkeypatch.setattr(run_module, "CHUNK_STEPS", 2)
+    assert_same(resume(new, "zeta", ADAMW, rounds=2), eager, device)
 
 
-def test_a_step_is_captured_again_where_mixing_ends(new, device, captures):
-    run, eager = (new("zeta:gamma=2.8,until=0.67", graph=graph) for graph in (True, False))
+def test_a_step_is_captured_again_where_mixing_ends(new, new_eager, device, captures):
+    run, eager = (make("zeta:gamma=2.8,until=0.67") for make in (new, new_eager))
     finish(run)
     finish(eager)
     assert_same(run, eager, device)
-    assert len(captures) == 2
+    assert captures.call_count == 2
 
 
 @pytest.mark.parametrize("chunk", [2, 25])
 @pytest.mark.parametrize("rounds", [1, 2, 3])
 @pytest.mark.parametrize("memory", [None, 0], ids=["held", "streamed"])
-def test_a_stopped_run_resumes(new, device, rounds, chunk, memory):
+def test_a_stopped_run_resumes(new, device, monkeypatch, rounds, chunk, memory):
     """Also right after the last step of an epoch, of which nothing remains to capture."""
+    monkeypatch.setattr(run_module, "CHUNK_STEPS", chunk)
     whole = new("mixup")
     finish(whole)
-    last = resume(new, "mixup", rounds=rounds, chunk_steps=chunk, data_memory=memory)
+    last = resume(new, "mixup", rounds=rounds, data_memory=memory)
     assert_same(last, whole, device)
 
 
 def test_a_stop_saves_every_step_that_was_launched(new, device):
     """The host runs ahead of a GPU; the checkpoint holds the state after the steps it counts."""
-    run = new(recipe=RECIPE.change(batch_size=4), chunk_steps=16)
+    run = new(recipe=RECIPE.change(batch_size=4))
     train([run], stop=lambda: True)
     path = run.folder.path / "checkpoint.pt"
     saved = torch.load(path, weights_only=True, map_location="cpu")["trainer"]
@@ -187,7 +197,7 @@ def test_side_by_side_is_as_alone(new, device, captures):
     for run in alone:
         finish(run)
     train(together, jobs=3)
-    assert len(captures) == 2 * len(METHODS)
+    assert captures.call_count == 2 * len(METHODS)
     for one, other in zip(alone, together, strict=True):
         assert_same(other, one, device)
 
@@ -219,12 +229,12 @@ def test_the_first_compiled_steps_are_those_of_an_eager_trainer(digits, device):
     )
     for trainer in (plain, compiled):
         trainer.start_epoch()
-    captured = CapturedStep(compiled)
+    capture(compiled)
     for _ in range(3):
         plain.step()
-        with torch.cuda.stream(captured.stream):
-            captured()
-        captured.stream.synchronize()
+        with torch.cuda.stream(compiled.stream):
+            compiled.step()
+        compiled.stream.synchronize()
     found, expected = (trainer.step_metrics[:, :3] for trainer in (compiled, plain))
     torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-2)
 
@@ -233,12 +243,12 @@ def test_the_first_compiled_steps_are_those_of_an_eager_trainer(digits, device):
 def test_an_epoch_never_waits_for_the_device(digits, device):
     trainer = Trainer(digits, parse("zeta"), RECIPE, device=device)
     trainer.start_epoch()
-    captured = CapturedStep(trainer)
+    capture(trainer)
     torch.cuda.synchronize()
     try:
         torch.cuda.set_sync_debug_mode("error")
-        with torch.cuda.stream(captured.stream):
+        with torch.cuda.stream(trainer.stream):
             for _ in range(STEPS):
-                captured()
+                trainer.step()
     finally:
         torch.cuda.set_sync_debug_mode("default")

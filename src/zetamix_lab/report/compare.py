@@ -168,7 +168,7 @@ def _difference_cells(test: Any) -> list[Cell]:
 def class_table(comparison: Comparison) -> Table | None:
     """Recall of every method in every class with test samples; None without confusion matrices."""
     dataset, counts, labels = comparison.dataset, comparison.test_counts, comparison.methods
-    if dataset is None or counts is None or not comparison.records:
+    if dataset is None or counts is None or not comparison.has_confusion:
         return None
     recalls = [100 * comparison.recalls(label) for label in labels]
     shown, notes = counts.nonzero().flatten(), ["Mean ± standard deviation over seeds."]
@@ -231,7 +231,7 @@ def as_dict(comparison: Comparison, found: Lead, machine: Mapping[str, str]) -> 
             for (method, seed), curve in comparison.curves.items()
         ],
     }
-    if dataset is not None and comparison.records:
+    if dataset is not None and comparison.has_confusion:
         values["recalls"] = {
             label: dict(zip(dataset.classes, comparison.recalls(label).T.tolist(), strict=True))
             for label in methods

@@ -13,7 +13,6 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from zetamix_lab.comparison import Comparison, metric_of
-from zetamix_lab.metrics import dense_confusion
 from zetamix_lab.report.compare_text import LEVEL
 from zetamix_lab.report.figure import GREY, Picture, drawing, series_style, short_name
 from zetamix_lab.text import join
@@ -21,8 +20,6 @@ from zetamix_lab.text import join
 # larger confusion matrices have no space for numbers, as bars have none for names, and still larger
 # ones none for names
 FEW_CLASSES, NAMED_CLASSES = 12, 25
-# with more classes, a class would have less than a pixel
-DRAWN_CLASSES = 1000
 # learning curves are scaled to what comes after this fraction of the epochs
 SCALED_FROM = 1 / 3
 # larger images are downscaled; fifty of 224 × 224 would make a page of 7 MB
@@ -42,8 +39,7 @@ def draw_figures(comparison: Comparison) -> dict[str, Picture]:
     if comparison.curves and all(comparison.curves.values()):
         pictures.append(draw_curves(comparison))
     dataset = comparison.dataset
-    few = dataset is not None and not dataset.multi_label and dataset.num_classes <= DRAWN_CLASSES
-    if few and comparison.records:
+    if dataset is not None and not dataset.multi_label and comparison.has_confusion:
         pictures.append(draw_confusion(comparison))
     if dataset is not None and comparison.examples:
         examples = {comparison.name_of(label): own for label, own in comparison.examples.items()}
@@ -160,7 +156,7 @@ def draw_confusion(comparison: Comparison) -> Picture:
         for axes in panels.flat[len(methods) :]:
             axes.set_axis_off()
         for axes, label in zip(panels.flat, methods, strict=False):
-            seeds = [dense_confusion(run.confusion) for run in comparison.records_of(label)]
+            seeds = [torch.tensor(run.confusion) for run in comparison.records_of(label)]
             image = _draw_matrix(axes, torch.stack(seeds).sum(0), classes)
             axes.set_title(comparison.name_of(label))
         names = map(comparison.name_of, methods)

@@ -25,8 +25,7 @@ from zetamix_lab.runs.executor import (
     run_jobs,
 )
 from zetamix_lab.runs.progress import Tracker, run_name
-from zetamix_lab.train import Recipe, Run
-from zetamix_lab.train.concurrent_runs import train
+from zetamix_lab.train import Recipe, Run, train
 from zetamix_lab.train.cuda_graph import compiling_pays
 from zetamix_lab.train.run_folder import FolderError, RunFolder, hold
 
@@ -109,7 +108,7 @@ def run_cells(
     watch, name_of, metric: as in `Tracker`.
     finished: called with every record when it arrives.
     stop: once it returns True, current runs are saved; the same call resumes them.
-    options: `save_every`, `keep_model` and `new_bn` of every `Run`.
+    options: `save_every` and `keep_model` of every `Run`.
     """
     out = out.absolute()
     tracker, results = Tracker(cells, watch, name_of, metric), CellResults()

@@ -31,41 +31,32 @@ def can_capture(device: torch.device, recipe: Recipe, samples: int) -> bool:
     return device.type == "cuda" and one_size
 
 
-class CapturedStep:
-    """A trainer's step, captured once and replayed. The state of the trainer does not change.
+def capture(trainer: Trainer) -> None:
+    """Capture the step of a trainer for `Trainer.step` to replay. Its state does not change.
 
     Each captured step has its own stream, so that several models train concurrently.
     """
-
-    def __init__(self, trainer: Trainer) -> None:
-        self.trainer = trainer
-        self.stream = torch.cuda.Stream(trainer.device)  # type: ignore[no-untyped-call]
-        self.graph = torch.cuda.CUDAGraph()
-        self.graph.register_generator_state(trainer.generator)
-        restore = _snapshot(trainer)
-        self.stream.wait_stream(torch.cuda.current_stream(trainer.device))
-        with torch.cuda.stream(self.stream), trainer.layer_draws():
-            trainer.feed()
-            for _ in range(WARMUP_STEPS):
-                trainer.compute(trainer.loader.batch_size)
-                trainer.index.zero_()
-            trainer.optimizer.zero_grad(set_to_none=True)
-        self.stream.synchronize()
-        # "thread_local" lets the thread that reads batches pin memory during the capture
-        with torch.cuda.graph(self.graph, stream=self.stream, capture_error_mode="thread_local"):
+    stream = torch.cuda.Stream(trainer.device)  # type: ignore[no-untyped-call]
+    graph = torch.cuda.CUDAGraph()
+    graph.register_generator_state(trainer.generator)
+    restore = _snapshot(trainer)
+    stream.wait_stream(torch.cuda.current_stream(trainer.device))
+    with torch.cuda.stream(stream), trainer.layer_draws():
+        trainer.feed()
+        for _ in range(WARMUP_STEPS):
             trainer.compute(trainer.loader.batch_size)
-        with torch.cuda.stream(self.stream):
-            restore()
-            # start from the batch of the warm-up again
-            trainer.open_stream()
-        self.stream.synchronize()
-
-    def __call__(self) -> None:
-        self.trainer.feed()
-        # a replay takes the state of torch's default generator at its launch
-        with self.trainer.layer_draws():
-            self.graph.replay()
-        self.trainer.step_in_epoch += 1
+            trainer.index.zero_()
+        trainer.optimizer.zero_grad(set_to_none=True)
+    stream.synchronize()
+    # "thread_local" lets the thread that reads batches pin memory during the capture
+    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+        trainer.compute(trainer.loader.batch_size)
+    with torch.cuda.stream(stream):
+        restore()
+        # start from the batch of the warm-up again
+        trainer.open_stream()
+    stream.synchronize()
+    trainer.graph, trainer.stream = graph, stream
 
 
 def _snapshot(trainer: Trainer) -> Callable[[], None]:

@@ -1,6 +1,7 @@
 """The folder of one run: every file name, locking, resuming, curves, and loading the model."""
 
 import importlib.util
+import io
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -15,7 +16,7 @@ from zetamix_lab.atomic_io import (
     load_tensors,
     naming,
     read_json,
-    write_file,
+    write_bytes,
     write_json,
     write_text,
 )
@@ -168,18 +169,13 @@ class RunFolder:
             (self.path / CHECKPOINT).unlink(missing_ok=True)
 
     def _save(self, name: str, state: dict[str, Any]) -> None:
-        path = self.path / name
+        path, content = self.path / name, io.BytesIO()
+        torch.save(state, content)
         try:
-            write_file(path, lambda file: torch.save(state, file))
-        except (OSError, RuntimeError) as error:
-            # if the disk is full, torch raises its own error while closing the file
-            cause: BaseException | None = error
-            while cause is not None and not isinstance(cause, OSError):
-                cause = cause.__context__
-            if cause is None:
-                raise
+            write_bytes(path, content.getvalue())
+        except OSError as error:
             raise FolderError(
-                f"{path} cannot be written ({cause.strerror}). The last checkpoint is intact: free "
+                f"{path} cannot be written ({error.strerror}). The last checkpoint is intact: free "
                 "some space, then rerun the same command to resume."
             ) from error
 
