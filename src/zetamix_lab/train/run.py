@@ -79,6 +79,7 @@ class Run:
         if not 0 <= seed <= MAX_SEED:
             raise ValueError(f"seed must be from 0 to {MAX_SEED}, got {seed}.")
         self.dataset, self.method, self.recipe, self.seed = dataset, method, recipe, seed
+        self.test = dataset.test
         self.device, self.compile = torch.device(device), compile
         self.save_every, self.keep_model = save_every, keep_model
         recipe.check_sources(method, len(dataset.train))
@@ -89,7 +90,6 @@ class Run:
         self.folder = RunFolder(out, self.cell)
         self.record = self.folder.read_record()
         self.trainer: Trainer | None = None
-        self.best: dict[str, float] | None = None
         self.began = 0.0
         """When it was started, by `time.perf_counter`, less the seconds of earlier sessions."""
         self.concurrent = 1
@@ -173,7 +173,6 @@ class Run:
                         f"{self.device.type}. Resume it there, or choose another --out."
                     )
                 trainer.load_state_dict(state["trainer"])
-                self.best = state["best"]
                 self.began -= state["seconds"]
                 self.concurrent = max(self.concurrent, state["concurrent"])
         self.folder.open(self.cell, trainer.epoch)
@@ -188,7 +187,6 @@ class Run:
             state = {
                 "device": self.device.type,
                 "trainer": self.trainer.state_dict(),
-                "best": self.best,
                 "seconds": time.perf_counter() - self.began,
                 "concurrent": self.concurrent,
             }
@@ -200,27 +198,18 @@ class Run:
         line |= trainer.epoch_metrics()
         left = self.recipe.epochs - epoch
         if left < self.recipe.last_epochs or epoch % self.recipe.evaluate_every == 0:
-            line |= self._evaluate(trainer, epoch)
+            line["test"] = classify(*trainer.predict(self.test))
+            if self.dataset.val is not None and self.recipe.select != "none":
+                line["val"] = classify(*trainer.predict(self.dataset.val))
         # after the evaluation: a run stopped during it has a checkpoint of the last step
         trainer.finish_epoch()
         line["seconds"] = round(time.perf_counter() - self.began, 3)
         self.folder.add_epoch(line)
         return line
 
-    def _evaluate(self, trainer: Trainer, epoch: int) -> dict[str, Any]:
-        scores = {"test": classify(*trainer.predict(self.dataset.splits["test"]))}
-        if self.dataset.val is not None and self.recipe.select != "none":
-            scores["val"] = classify(*trainer.predict(self.dataset.val))
-            metric = METRICS[self.recipe.select]
-            score = scores["val"][metric.name]
-            if self.best is None or metric.sign * (score - self.best["val_score"]) > 0:
-                self.best = {**scores["test"], "epoch": epoch, "val_score": score}
-        return scores
-
     def _finish(self, trainer: Trainer) -> None:
-        test, temperature = self.dataset.splits["test"], None
-        logits, labels = trainer.predict(test)
-        last = classify(logits, labels)
+        logits, labels = trainer.predict(self.test)
+        last, temperature, lines = classify(logits, labels), None, self.folder.read_curve()
         extra: dict[str, Any] = {
             "concurrent": self.concurrent,
             "compiled": self.compile,
@@ -232,12 +221,11 @@ class Run:
             last |= scaled_scores(logits, labels, temperature)
             extra["temperature"] = temperature
         if self.recipe.last_epochs > 1:
-            lines = self.folder.read_curve()[-self.recipe.last_epochs :]
-            extra["last_epochs"] = [line["test"] for line in lines]
+            extra["last_epochs"] = [line["test"] for line in lines[-self.recipe.last_epochs :]]
         record = RunRecord(
             cell=self.cell,
             last=last,
-            best=self.best,
+            best=_best_epoch(lines, self.recipe.select),
             confusion=count_confusion(logits, labels),
             test_size=len(labels),
             wall_s=round(time.perf_counter() - self.began, 2),
@@ -252,6 +240,15 @@ class Run:
         self.folder.finish(record, trainer.describe_model(), kept, samples)
         self.record = record
         self.trainer = None
+
+
+def _best_epoch(lines: Sequence[Line], select: str) -> dict[str, float] | None:
+    """The test metrics of the first epoch with the best validation score; None without any."""
+    evaluated = [line for line in lines if "val" in line]
+    if not evaluated:
+        return None
+    best = max(evaluated, key=lambda line: METRICS[select].sign * line["val"][select])
+    return {**best["test"], "epoch": best["epoch"], "val_score": best["val"][select]}
 
 
 def describe_failure(error: BaseException) -> str | None:
