@@ -87,18 +87,6 @@ def new(digits, device, tmp_path):
     return Runs(digits, tmp_path, RECIPE, device=device)
 
 
-@pytest.fixture
-def new_eager(new, monkeypatch):
-    """Makes the same runs, without a graph."""
-
-    def make(*arguments, **options):
-        with monkeypatch.context() as patch:
-            patch.setattr(run_module, "can_capture", lambda *_: False)
-            return new(*arguments, **options)
-
-    return make
-
-
 def assert_same_state(found, expected, device):
     """Bit by bit on a CPU; a GPU sometimes sums in another order."""
     tolerance = 0 if device.type == "cpu" else 1e-4
@@ -125,43 +113,33 @@ def captures(monkeypatch):
     return captures
 
 
-@pytest.mark.parametrize(
-    ("method", "dropout"), [*((method, False) for method in METHODS), ("none", True)]
-)
-def test_a_run_with_a_graph_is_a_run(
-    new, new_eager, device, captures, monkeypatch, method, dropout
-):
-    """Through three epochs with three rates, from one capture, which changes nothing itself."""
-    if dropout:
+ADAMW = RECIPE.change(optimizer="adamw", lr=0.01, weight_decay=0.1, warmup=1, schedule="cosine")
+CASES = [
+    *((method, RECIPE, 1) for method in METHODS),
+    ("dropout", RECIPE, 1),
+    # a capture leaves no trace in moments and step counts; a rate per step reaches the graph
+    ("zeta", ADAMW, 1),
+    # where mixing ends, the step is captured again
+    ("zeta:gamma=2.8,until=0.67", RECIPE, 2),
+]
+
+
+@pytest.mark.parametrize(("method", "recipe", "count"), CASES, ids=[row[0] for row in CASES])
+def test_a_run_with_a_graph_is_a_run(new, device, captures, monkeypatch, method, recipe, count):
+    """Through three epochs with three rates; a capture changes nothing itself."""
+    if method == "dropout":
+        method = "none"
         monkeypatch.setattr(trainer_module, "initialise", dropout_model)
-    run, eager = new(method), new_eager(method)
+    run = new(method, recipe)
     assert finish(run).extra["graph"] is True
+    assert captures.call_count == count
     torch.rand(3, device=device)
+    stopped = resume(new, method, recipe, rounds=2)
+    monkeypatch.setattr(run_module, "can_capture", lambda *_: False)
+    eager = new(method, recipe)
     assert finish(eager).extra["graph"] is False
     assert_same(run, eager, device)
-    assert captures.call_count == 1
-
-
-ADAMW = RECIPE.change(optimizer="adamw", lr=0.01, weight_decay=0.1, warmup=1, schedule="cosine")
-
-
-def test_adamw_with_warm_up_in_a_graph_is_the_same(new, new_eager, device, captures, monkeypatch):
-    """A capture leaves no trace in moments and step counts; a rate per step reaches the graph."""
-    run, eager = new("zeta", ADAMW), new_eager("zeta", ADAMW)
-    finish(run)
-    finish(eager)
-    assert_same(run, eager, device)
-    assert captures.call_count == 1
-    monkeypatch.setattr(run_module, "CHUNK_STEPS", 2)
-    assert_same(resume(new, "zeta", ADAMW, rounds=2), eager, device)
-
-
-def test_a_step_is_captured_again_where_mixing_ends(new, new_eager, device, captures):
-    run, eager = (make("zeta:gamma=2.8,until=0.67") for make in (new, new_eager))
-    finish(run)
-    finish(eager)
-    assert_same(run, eager, device)
-    assert captures.call_count == 2
+    assert_same(stopped, eager, device)
 
 
 @pytest.mark.parametrize("chunk", [2, 25])
