@@ -148,7 +148,7 @@ def test_epochs_after_the_checkpoint_are_dropped(new, folder):
     before = path.read_text()
     assert [json.loads(line)["epoch"] for line in before.splitlines()] == [1]
     path.write_text("")
-    assert "has 0 of 1 epochs" in failure(new())
+    assert "a line for each epoch from 1 to 1, got 0 lines" in failure(new())
     path.write_text(before + '{"epoch": 2, "lr": 5}\n{"epoch": 3, "lr"')
     train([new()])
     lines = RunFolder(folder).read_curve()

@@ -202,7 +202,7 @@ class Run:
             if self.dataset.val is not None and self.recipe.select != "none":
                 line["val"] = classify(*trainer.predict(self.dataset.val))
         # after the evaluation: a run stopped during it has a checkpoint of the last step
-        trainer.finish_epoch()
+        trainer.epoch, trainer.step_in_epoch = epoch, 0
         line["seconds"] = round(time.perf_counter() - self.began, 3)
         self.folder.add_epoch(line)
         return line
@@ -235,9 +235,9 @@ class Run:
         )
         # contiguous, as other formats need it: safetensors does not support channels last
         weights = {name: part.contiguous() for name, part in trainer.model.state_dict().items()}
-        kept = weights if self.keep_model else None
         samples = SampleResults.of(logits, labels, temperature)
-        self.folder.finish(record, trainer.describe_model(), kept, samples)
+        description = trainer.describe_model()
+        self.folder.finish(record, description, weights if self.keep_model else None, samples)
         self.record = record
         self.trainer = None
 

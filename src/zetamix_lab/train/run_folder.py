@@ -85,9 +85,7 @@ class RunFolder:
         """Create the folder, or drop the epochs after the checkpoint to resume from."""
         self.clean_up()
         write_json(self.path / CELL, {"key": cell.key, **cell.__dict__})
-        kept = self.read_curve()[:epochs]
-        if len(kept) < epochs:
-            raise FolderError(f"{self.path / CURVE} has {len(kept)} of {epochs} epochs. {RETRAIN}")
+        kept = self.read_curve(epochs)
         write_text(self.path / CURVE, "".join(f"{json.dumps(line)}\n" for line in kept))
 
     def read_record(self) -> RunRecord | None:
@@ -101,14 +99,18 @@ class RunFolder:
             raise FolderError(f"{path} is the record of another run. Choose another --out.")
         return record
 
-    def read_curve(self) -> list[dict[str, Any]]:
-        """The metrics of every epoch so far, in order; of a finished run, of all epochs."""
-        record = self.read_record()
+    def read_curve(self, epochs: int | None = None) -> list[dict[str, Any]]:
+        """The metrics of the first epochs, in order; by default of every epoch so far.
+
+        Raises if one is missing, of a finished run any of its epochs.
+        """
+        if epochs is None and (record := self.read_record()) is not None:
+            epochs = record.cell.recipe["epochs"]
         try:
-            lines = list(read_lines(self.path / CURVE))
+            lines = list(read_lines(self.path / CURVE))[:epochs]
         except ValueError as error:
             raise FolderError(f"{error} {RETRAIN}") from None
-        epochs = len(lines) if record is None else record.cell.recipe["epochs"]
+        epochs = len(lines) if epochs is None else epochs
         if [line.get("epoch") for line in lines] != [*range(1, epochs + 1)]:
             raise FolderError(
                 f"{self.path / CURVE}: expected a line for each epoch from 1 to {epochs}, got "

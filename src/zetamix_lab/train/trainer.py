@@ -229,11 +229,6 @@ class Trainer:
         loss, accuracy = metrics.mean(1).tolist()
         return {"train_loss": loss, "train_accuracy": accuracy}
 
-    def finish_epoch(self) -> None:
-        """Count the epoch as completed."""
-        self.epoch += 1
-        self.step_in_epoch = 0
-
     @torch.no_grad()
     def predict(self, split: Labelled) -> tuple[Tensor, Tensor]:
         """Logits and labels of a whole split; raises `Stopped` once `stop` returns True."""
