@@ -1,7 +1,5 @@
 """The training step as a CUDA graph, which the host launches with a single call."""
 
-from collections.abc import Callable
-
 import torch
 
 from zetamix_lab.train.recipe import Recipe
@@ -39,7 +37,10 @@ def capture(trainer: Trainer) -> None:
     stream = torch.cuda.Stream(trainer.device)  # type: ignore[no-untyped-call]
     graph = torch.cuda.CUDAGraph()
     graph.register_generator_state(trainer.generator)
-    restore = _snapshot(trainer)
+    # everything that warm-up steps change
+    moments, generator = _optimizer_state(trainer), trainer.generator.get_state()
+    changing = [*trainer.model.state_dict().values(), trainer.index, trainer.step_metrics, *moments]
+    copies = [part.clone() for part in changing]
     stream.wait_stream(torch.cuda.current_stream(trainer.device))
     with torch.cuda.stream(stream), trainer.layer_draws():
         trainer.feed()
@@ -52,31 +53,18 @@ def capture(trainer: Trainer) -> None:
     with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
         trainer.compute(trainer.loader.batch_size)
     with torch.cuda.stream(stream):
-        restore()
+        # in the memory that the graph uses
+        for part, copy in zip(changing, copies, strict=True):
+            part.copy_(copy)
+        for part in [] if moments else _optimizer_state(trainer):
+            # AdamW starts with zero moments and no steps; for SGD, zero momentum becomes the
+            # gradient, as in its first step
+            part.zero_()
+        trainer.generator.set_state(generator)
         # start from the batch of the warm-up again
         trainer.open_stream()
     stream.synchronize()
     trainer.graph, trainer.stream = graph, stream
-
-
-def _snapshot(trainer: Trainer) -> Callable[[], None]:
-    """A function that restores everything that warm-up steps change, in the same memory."""
-    before = _optimizer_state(trainer)
-    state = [*trainer.model.state_dict().values(), *before, trainer.index, trainer.step_metrics]
-    copies = [part.clone() for part in state]
-    generator = trainer.generator.get_state()
-
-    def restore() -> None:
-        for part, old in zip(state, copies, strict=True):
-            part.copy_(old)
-        if not before:
-            # AdamW starts with zero moments and no steps; for SGD, zero momentum becomes the
-            # gradient, as in its first step
-            for part in _optimizer_state(trainer):
-                part.zero_()
-        trainer.generator.set_state(generator)
-
-    return restore
 
 
 def _optimizer_state(trainer: Trainer) -> list[torch.Tensor]:

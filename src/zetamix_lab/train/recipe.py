@@ -12,7 +12,7 @@ from zetamix_lab.data.augment import AUGMENTATIONS, ROUND
 from zetamix_lab.data.dataset import Dataset
 from zetamix_lab.metrics import EVALUATED, MULTI_LABEL_ONLY, evaluated
 from zetamix_lab.models import default_model, initialise, is_python_file
-from zetamix_lab.provenance import FileChangedError, FileRef
+from zetamix_lab.provenance import FileRef
 from zetamix_lab.text import did_you_mean, plural
 
 CHOICES = {
@@ -89,7 +89,7 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.code is None and is_python_file(self.model):
             path, _, function = self.model.rpartition(":")
-            code = _read_file("model", path)
+            code = FileRef.read(path)
             # only the file name: the file is identified by its content
             object.__setattr__(self, "model", f"{code.path.name}:{function}")
             object.__setattr__(self, "code", code)
@@ -245,7 +245,7 @@ def _read(name: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         return FileRef.from_dict(value)
     if name == "weights" and isinstance(value, str | Path):
-        return _read_file(name, value)
+        return FileRef.read(value)
     expected = {"milestones": "epochs separated by commas", "nesterov": "true or false"}
     try:
         if name == "milestones":
@@ -257,13 +257,6 @@ def _read(name: str, value: Any) -> Any:
     except (KeyError, ValueError):
         text = expected.get(name, f"a value of type {kind.__name__}")
         raise RecipeError(f"{name}: expected {text}, got {value!r}.") from None
-
-
-def _read_file(name: str, path: str | Path) -> FileRef:
-    try:
-        return FileRef.read(path)
-    except FileChangedError as error:
-        raise RecipeError(f"{name}: {error}") from None
 
 
 def make_recipe(

@@ -342,6 +342,5 @@ def derive(seed: int, purpose: int) -> int:
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
-    if precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported(False):
-        return torch.bfloat16
-    return torch.bfloat16 if precision == "bfloat16" else torch.float32
+    auto = precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported(False)
+    return torch.bfloat16 if auto or precision == "bfloat16" else torch.float32
