@@ -96,9 +96,7 @@ class Recipe:
 
         def check(name: str, valid: bool, expected: str) -> None:
             if not valid:
-                got = getattr(self, name)
-                got = list(got) if name == "milestones" else repr(got) if name in CHOICES else got
-                raise RecipeError(f"{name} must {expected}, got {got}.")
+                raise RecipeError(f"{name} must {expected}, got {getattr(self, name)!r}.")
 
         for name, allowed in CHOICES.items():
             check(name, getattr(self, name) in allowed, f"be one of {', '.join(allowed)}")
@@ -260,10 +258,7 @@ def _read(name: str, value: Any) -> Any:
 
 
 def make_recipe(
-    dataset: Dataset,
-    *,
-    changes: Sequence[str] = (),
-    **fields: str | Path | float | None,
+    dataset: Dataset, *, changes: Sequence[str] = (), **fields: str | Path | float | None
 ) -> Recipe:
     """The recipe for a dataset after changes such as "lr=0.05".
 
