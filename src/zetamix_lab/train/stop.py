@@ -6,7 +6,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
 from typing import Any
 
 # seconds of a time limit reserved for saving, in addition to the longest interval between two calls
@@ -115,7 +114,7 @@ class Stop:
         for number, handler in self._old_handlers.items():
             signal.signal(number, handler)
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, _: object) -> None:
         now = time.monotonic()
         if number == self.signal == signal.SIGINT and now - self._signal_time > SAME_PRESS:
             raise KeyboardInterrupt
