@@ -128,7 +128,7 @@ VALUES = {
     "IMAGES --methods none,zeto": "got 'zeto'. Did you mean zeta?",
     "IMAGES --methods none,none": "none is given twice",
     "IMAGES --methods zeta:sources=999": "999",
-    "IMAGES --until 0 --methods mixup": "until must be above 0",
+    "IMAGES --until 0 --methods mixup": "until must be finite and between 0 and 1, not 0",
     "compare --out made --data digits --model lenet5": "lenet5 needs images of at least",
     # before the data is read
     "compare --data photos/ --model resnet19": "got 'resnet19'. Did you mean",

@@ -60,7 +60,7 @@ IMAGES = {
 NAMES = {
     b"caf\xe9": r"caf\xe9",
     b"bell\x07\x1b[31m": r"bell\x07\x1b[31m",
-    b"two\nlines": r"two\x0alines",
+    b"two\nlines": r"two\nlines",
     b"[red]<script>alert(1)<": "[red]<script>alert(1)<",
     b"x" * 255: "x" * 255,
 }
