@@ -88,6 +88,9 @@ class MixPlan:
         indices, weights, boxes = self.indices, self.weights, self.boxes
         fits = indices.ndim == 2 and indices.shape == weights.shape
         fits = fits and indices.dtype == torch.int64 and weights.is_floating_point()
+        # on a device the gather asserts the range of indices
+        if fits and not checks.reads_need_sync(indices):
+            fits = bool(((indices >= 0) & (indices < self.batch_size)).all())
         if boxes is not None:
             object.__setattr__(self, "size", box.check_size(self.size))
             fits = fits and boxes.dtype == torch.int64 and boxes.shape == (*indices.shape, 4)
@@ -95,8 +98,9 @@ class MixPlan:
             parts = [part for part in (indices, weights, boxes) if part is not None]
             got = ", ".join(f"{list(part.shape)} {part.dtype}" for part in parts)
             raise ValueError(
-                "A plan has indices [outputs, sources], int64, and floating point weights of the "
-                f"same shape; where it pastes, boxes [outputs, sources, 4], int64. Got {got}."
+                f"A plan has indices [outputs, sources], int64, of {self.batch_size} rows, and "
+                "floating point weights of the same shape; where it pastes, boxes [outputs, "
+                f"sources, 4], int64. Got {got}."
             )
 
     @property

@@ -153,17 +153,18 @@ class BatchMix(nn.Module):
 
     def __setattr__(self, name: str, value: Any) -> None:
         # the rule is the last attribute that the constructor sets
-        made = "_rule" in self.__dict__
+        made = "_rule" in self.__dict__ and not name.startswith("_")
         if made and name in CHANGING:
             CHECKS[name](name, value)
             value = float(value) if name == "p" else bool(value)
             self._control(**{name: value})
-        elif made and name in {option.name for option in fields(self)}:
+        # classes that users derive may have attributes of their own
+        elif made and (type(self).__module__ == __name__ or name in self.__dataclass_fields__):
             if name != "gamma" or isinstance(value, Tensor) or callable(value):
                 raise AttributeError(
-                    f"{name} is fixed when a transform is made, because running loader workers "
-                    f"would not see a change. Make a new {type(self).__name__}({name}=...). What "
-                    "can be set: enabled, p, and gamma as a number or a range (low, high)."
+                    f"{name} cannot be set. What can: enabled, p, and gamma as a number or a range "
+                    "(low, high). All else is fixed when a transform is made, because running "
+                    f"loader workers would not see a change: make a new {type(self).__name__}."
                 )
             value = self._use_gamma(value)
             self._schedule = None
@@ -409,8 +410,7 @@ class BatchMix(nn.Module):
                 _check_values(leaf, has_mean)
 
     def extra_repr(self) -> str:
-        names = [option.name for option in fields(self) if option.name != "generator"]
-        values = {name: getattr(self, name) for name in names}
+        values = {o.name: getattr(self, o.name) for o in fields(self) if o.name != "generator"}
         if self._schedule is not None:
             values["gamma"] = getattr(self._schedule, "__name__", self._schedule)
         return ", ".join(
@@ -513,10 +513,9 @@ def _(samples: Tensor, number: int, has_mean: bool) -> Tensor:
 
 def _check_values(leaf: Tensor, has_mean: bool) -> None:
     """Warn of images that are not normalised; raise if a mean is given for those that are."""
-    if leaf.numel() == 0:
-        return
-    if has_mean:
+    if has_mean and leaf.numel():
         check_range(leaf, waits=True)
+    if has_mean or not leaf.numel():
         return
     samples = leaf.detach().float()
     low, high = samples.aminmax()
@@ -676,8 +675,8 @@ class MixupOrCutMix(BatchMix):
     needs_images = True
 
     def _boxes(self) -> dict[str, float]:
-        boxes = {"paste": self.switch_prob, "box_alpha": self.cutmix_alpha}
-        return {"alpha": self.mixup_alpha, **boxes}
+        alphas = {"alpha": self.mixup_alpha, "box_alpha": self.cutmix_alpha}
+        return {"paste": self.switch_prob, **alphas}
 
 
 class LabelSmoothing(nn.Module):

@@ -1098,8 +1098,11 @@ def test_options_are_fixed(kind):
     """They were set and silently ignored by running loader workers."""
     mix = KINDS[kind]()
     for option in FIXED[kind]:
-        with pytest.raises(AttributeError, match=f"{option} is fixed when a transform is made"):
+        with pytest.raises(AttributeError, match=f"^{option} cannot be set. What can: enabled, p"):
             setattr(mix, option, 2)
+    with pytest.raises(AttributeError, match=r"^pastee cannot be set"):
+        mix.pastee = 0.5
+    mix._own_mark = 1
 
 
 @every_variant

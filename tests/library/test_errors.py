@@ -221,7 +221,7 @@ CASES = [
      lambda: ZetaMix().set_epoch(0)),
     ('With anchor="random" an output begins with another sample than its own, so entries behind the labels need a rule: pass rules=.', ValueError,
      lambda: ZetaMixup(num_classes=4, anchor="random")(X, Y, Y)),
-    ("gamma is fixed when a transform is made, because running loader workers would not see a change. Make a new ZetaMixup(gamma=...). What can be set: enabled, p, and gamma as a number or a range (low, high).", AttributeError,
+    ("gamma cannot be set. What can: enabled, p, and gamma as a number or a range (low, high). All else is fixed when a transform is made, because running loader workers would not see a change: make a new ZetaMixup.", AttributeError,
      lambda: setattr(ZetaMixup(), "gamma", torch.tensor(2.0)), lambda: setattr(ZetaMixup(), "gamma", lambda epoch: 2.0)),
     *(
         ("samples must be floating point of 16 bits or more, uint8, int8 or int16, got torch." + name + ". Convert measurements with .float(), or if they are complex with torch.view_as_real. Token ids cannot be mixed: mix their embeddings.", TypeError,
@@ -242,12 +242,13 @@ CASES = [
         for labels, classes in ((Y.float(), 4), (Y.float(), 1), (torch.zeros(4, 3), 4), (Y > 1, 2), (torch.ones(4, 8, 8) > 0, 2))
     ),
     *(
-        ("A plan has indices [outputs, sources], int64, and floating point weights of the same shape; where it pastes, boxes [outputs, sources, 4], int64. Got " + got + ".", ValueError, call)
+        ("A plan has indices [outputs, sources], int64, of 2 rows, and floating point weights of the same shape; where it pastes, boxes [outputs, sources, 4], int64. Got " + got + ".", ValueError, call)
         for got, call in {
             "[2, 2] torch.int64, [2, 3] torch.float32": lambda: MixPlan(ROWS, torch.ones(2, 3), 2),
             "[2] torch.int64, [2] torch.float32": lambda: MixPlan(ROWS[0], torch.ones(2), 2),
             "[2, 2] torch.int32, [2, 2] torch.float32": lambda: MixPlan(ROWS.int(), torch.ones(2, 2), 2),
             "[2, 2] torch.int64, [2, 2] torch.int64": lambda: MixPlan(ROWS, ROWS, 2),
+            "[1, 2] torch.int64, [1, 2] torch.float32": lambda: MixPlan(-ROWS[:1], torch.ones(1, 2), 2),
             "[2, 2] torch.int64, [2, 2] torch.float32, [2, 1, 4] torch.int64":
                 lambda: MixPlan(ROWS, torch.ones(2, 2), 2, boxes=ROWS.new_zeros(2, 1, 4), size=(8, 8)),
         }.items()
