@@ -12,7 +12,6 @@ from types import ModuleType
 from typing import Any
 
 import torch
-import torchvision
 from torch import Tensor, nn
 
 from zetamix_lab.models.weights import load_weights
@@ -82,10 +81,12 @@ def check_model(name: str, code: FileRef | None = None) -> None:
 
     code: as of `build`.
     """
-    available = torchvision.models.list_models(module=torchvision.models)
+    if name in OWN_MODELS:
+        return
     if code is not None or is_python_file(name):
         load_function(name, code)
-    elif name.startswith(TIMM):
+        return
+    if name.startswith(TIMM):
         if importlib.util.find_spec("timm") is None:
             raise UnknownModelError("timm is not installed: pip install 'zetamix[timm]'")
         import timm
@@ -94,7 +95,12 @@ def check_model(name: str, code: FileRef | None = None) -> None:
             raise UnknownModelError(
                 f"timm has no model {name.removeprefix(TIMM)!r}.{_suggest_timm(name)}"
             )
-    elif name not in (*available, *OWN_MODELS):
+        return
+    # takes as long to import as torch, and small networks do not need it
+    from torchvision import models
+
+    available = models.list_models(module=models)
+    if name not in available:
         hint = did_you_mean(name, [*available, *OWN_MODELS], limit=3) or _suggest_timm(TIMM + name)
         if name.endswith(".py"):
             hint = f" Name a function or class of the file too: {name}:FUNCTION."
@@ -128,7 +134,9 @@ def default_model(shape: tuple[int, ...], *, gpu: bool = True) -> str:
 
 def resnet(name: str, num_classes: int, channels: int, *, small_stem: bool) -> nn.Module:
     """A ResNet of torchvision without weights, with a stem for the size of the images."""
-    model: nn.Module = torchvision.models.get_model(name, weights=None, num_classes=num_classes)
+    from torchvision.models import get_model
+
+    model: nn.Module = get_model(name, weights=None, num_classes=num_classes)
     size, stride = (3, 1) if small_stem else (7, 2)
     first = nn.Conv2d(channels, 64, size, stride=stride, padding=size // 2, bias=False)
     if small_stem:
@@ -203,15 +211,15 @@ class GreyToRGB(nn.Module):
 
 
 def _from_torchvision(name: str, num_classes: int, shape: tuple[int, ...]) -> nn.Module:
+    from torchvision.models import get_model
+
     if shape[0] not in (1, 3):
         raise ValueError(f"{name} takes images of 1 or 3 channels, got {shape[0]}.")
     options = {"image_size": shape[1]} if name.startswith("vit_") else {}
     if name in ("googlenet", "inception_v3"):
         options = {"init_weights": True, "aux_logits": False}
     try:
-        model: nn.Module = torchvision.models.get_model(
-            name, weights=None, num_classes=num_classes, **options
-        )
+        model: nn.Module = get_model(name, weights=None, num_classes=num_classes, **options)
         if shape[0] == 1:
             model = nn.Sequential(GreyToRGB(), model)
         # so that an unsupported size raises here and not in the first step
@@ -381,5 +389,5 @@ def is_random(model: nn.Module) -> bool:
         # `drop_prob` and `prob` in timm's DropPath and PatchDropout
         any((getattr(part, name, 0.0) or 0.0) > 0 for name in ("p", "drop_prob", "prob"))
         for part in model.modules()
-        if "Drop" in type(part).__name__ or isinstance(part, torchvision.ops.StochasticDepth)
+        if "Drop" in type(part).__name__ or type(part).__name__ == "StochasticDepth"
     )
