@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from accidents import fill_disk, kill_at_change, kill_while_saving, signal_at, slow_down
 from factories import (
     CRESCENTS,
     FINISHED,
@@ -26,7 +25,15 @@ from factories import (
 )
 from fuzz import count
 from miniatures import class_folders
-from processes import start, zetamix
+from processes import (
+    fill_disk,
+    kill_at_change,
+    kill_while_saving,
+    signal_at,
+    slow_down,
+    start,
+    zetamix,
+)
 
 from zetamix_lab.train import train
 from zetamix_lab.train.run_folder import RunFolder
