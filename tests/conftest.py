@@ -44,15 +44,20 @@ hypothesis.settings.load_profile("suite")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # a shell lets jobs in the background ignore Ctrl-C, and so would all processes of the tests
+    # a shell lets jobs in the background ignore Ctrl-C, and nohup a hang-up: so would all processes
+    # of the tests. A signal that is handled is not ignored in a new program
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)
     # the Triton kernels run in its interpreter where there is no GPU; read when triton is imported
     if not torch.cuda.is_available():
         os.environ.setdefault("TRITON_INTERPRET", "1")
     # xdist runs one process per core already; a pool of threads in each only slows both down
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
+    # nor does a pool that compiles kernels pay off
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     # prepared data of tests goes to a folder of its own, never to the user's
     if "ZETAMIX_DATA" not in os.environ:
         folder = tempfile.mkdtemp(prefix="zetamix-tests-")
