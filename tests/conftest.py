@@ -64,14 +64,11 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["ZETAMIX_DATA"] = folder
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
     if config.option.markexpr == "gpu":
-        config.option.ignore = [*(config.option.ignore or []), *files_without_gpu_tests()]
-
-
-def files_without_gpu_tests() -> list[str]:
-    """What `pytest -m gpu` leaves out: imports of libraries that a machine with a GPU may lack."""
-    tests = Path(__file__).parent
-    files = [file for file in tests.rglob("*.py") if "mark.gpu" not in file.read_text()]
-    return [str(file) for file in (*files, *(tests.parent / "src").rglob("*.py"))]
+        # other files import libraries that a machine with a GPU may lack
+        root = Path(__file__).parents[1]
+        files = [file for part in ("tests", "src", "paper") for file in (root / part).rglob("*.py")]
+        others = [str(file) for file in files if "mark.gpu" not in file.read_text()]
+        config.option.ignore = [*(config.option.ignore or []), *others]
 
 
 def pytest_sessionfinish() -> None:

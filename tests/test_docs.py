@@ -294,8 +294,11 @@ def test_the_site_makes_no_request_to_another_site_and_holds_what_is_generated(s
         assert part in commands
     assert method.count('<div class="equation"><math') == 4
     assert "$" not in re.sub(r"<(code|script|pre).*?</\1>", "", method, flags=re.DOTALL)
-    assert "25 of 180" in paper
-    assert (site / "results" / "figures" / "theorems.svg").stat().st_size > 10_000
+    for part in ("25 of 180", "Label errors and distances", "Realism and label correctness"):
+        assert part in paper
+    figures = {path.stem: path.stat().st_size for path in (site / "results/figures").iterdir()}
+    assert figures.keys() >= {"distributions", "grid", "mnist", "theorems", "why"}
+    assert min(figures.values()) > 10_000
     assert (site / "playground" / "index.html").is_file()
 
 
