@@ -31,6 +31,9 @@ CONTEXT.set_forkserver_preload(
         "zetamix_lab.data.readers.named",
         "zetamix_lab.train",
         "sklearn.datasets",
+        # what the first step and the end of a run import
+        "torch._dynamo",
+        "scipy.optimize",
     ]
 )
 # seconds after which a command of a test, which takes seconds, is considered to hang
