@@ -239,9 +239,11 @@ def classify(logits: Tensor, labels: Tensor) -> dict[str, float]:
         "balanced_accuracy": recalls.sum() / (actual > 0).sum(),
         # a class that is absent but predicted counts as a mistake, as in scikit-learn
         "f1_macro": f1.sum() / (actual + predicted > 0).sum(),
-        "auc": _mean_area(_roc_area, probabilities[:, first:], truth),
+        "auc": _mean_area(binary_auroc, probabilities[:, first:], truth),
         "nll": F.cross_entropy(logits, labels),
-        "ece": _calibration_error(probabilities.amax(1), probabilities.argmax(1) == labels),
+        "ece": binary_calibration_error(
+            probabilities.amax(1), probabilities.argmax(1) == labels, BINS
+        ),
     }
     # read all at once: every read of a number synchronises with the device
     values = dict(zip(scores, torch.stack([*scores.values()]).tolist(), strict=True))
@@ -275,10 +277,10 @@ def classify_multi_label(logits: Tensor, labels: Tensor) -> dict[str, float]:
         "balanced_accuracy": float(recalls[scored].mean()),
         "f1_micro": float(2 * tp.sum() / (2 * tp.sum() + wrong.sum()).clamp_min(1)),
         "f1_macro": float(f1[scored].mean()),
-        "auc": float(_mean_area(_roc_area, probabilities, truth)),
+        "auc": float(_mean_area(binary_auroc, probabilities, truth)),
         "nll": float(F.binary_cross_entropy_with_logits(logits, labels)),
-        "ece": float(_calibration_error(probabilities.flatten(), truth.flatten())),
-        "map": float(_mean_area(_precision_area, probabilities, truth)),
+        "ece": float(binary_calibration_error(probabilities.flatten(), truth.flatten(), BINS)),
+        "map": float(_mean_area(binary_average_precision, probabilities, truth)),
         "hamming": int(wrong.sum()) / wrong.numel(),
     }
 
@@ -287,12 +289,27 @@ def _mean_area(area: Callable[[Tensor, Tensor], Tensor], scores: Tensor, truth: 
     """The mean of `area` over the columns with both positive and negative samples; NaN for none."""
     positives = truth.sum(0)
     columns = ((positives > 0) & (positives < len(truth))).nonzero().flatten().tolist()
-    areas = [area(*_curve(scores[:, k], truth[:, k])) for k in columns]
+    areas = [area(scores[:, k], truth[:, k].int()) for k in columns]
     return torch.stack(areas).mean() if areas else scores.new_tensor(math.nan)
 
 
-def _curve(scores: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
-    """True and false positives at every threshold, from 0 at the highest to all samples."""
+# torchmetrics has these as well, with the same last bit, and takes longer to import than torch
+
+
+def binary_auroc(scores: Tensor, truth: Tensor) -> Tensor:
+    right, wrong = _count_positives(scores, truth)
+    return torch.trapezoid(right / right[-1], wrong / wrong[-1])
+
+
+def binary_average_precision(scores: Tensor, truth: Tensor) -> Tensor:
+    """The precision at each threshold, weighted by the recall it adds."""
+    right, wrong = _count_positives(scores, truth)
+    parts = (right / right[-1]).diff() * (right / (right + wrong))[1:]
+    return parts.flip(0).sum()
+
+
+def _count_positives(scores: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
+    """True and false positives at every threshold, from none at the highest to all samples."""
     order = scores.argsort(descending=True)
     scores, hits = scores[order], truth[order].cumsum(0)
     # samples of one score pass a threshold together
@@ -300,22 +317,11 @@ def _curve(scores: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
     return F.pad(hits[last], (1, 0)), F.pad(last + 1 - hits[last], (1, 0))
 
 
-def _roc_area(right: Tensor, wrong: Tensor) -> Tensor:
-    return torch.trapezoid(right / right[-1], wrong / wrong[-1])
-
-
-def _precision_area(right: Tensor, wrong: Tensor) -> Tensor:
-    """Average precision: the precision at each threshold, weighted by the recall it adds."""
-    parts = (right / right[-1]).diff() * (right / (right + wrong))[1:]
-    # summed from the lowest threshold, as torchmetrics does, to the same last bit
-    return parts.flip(0).sum()
-
-
-def _calibration_error(confidence: Tensor, truth: Tensor) -> Tensor:
-    """The gap between confidence and frequency in BINS bins of equal width, weighted by samples."""
-    edges = torch.linspace(0, 1, BINS + 1, device=confidence.device)
+def binary_calibration_error(confidence: Tensor, truth: Tensor, bins: int) -> Tensor:
+    """The gap between confidence and frequency in bins of equal width, weighted by samples."""
+    edges = torch.linspace(0, 1, bins + 1, device=confidence.device)
     index = torch.bucketize(confidence, edges, right=True) - 1
-    zeros = confidence.new_zeros(BINS + 1)
+    zeros = confidence.new_zeros(bins + 1)
     count = zeros.index_add(0, index, torch.ones_like(confidence))
     hits, sure = (zeros.index_add(0, index, x) for x in (truth.float(), confidence))
     gaps = hits / count.clamp_min(1) - sure / count.clamp_min(1)

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 import torch.nn.functional as F
+from scipy.stats import rankdata  # type: ignore[import-untyped]
 from torch import Tensor
 
 from zetamix_lab.atomic_io import hash_json, write_file
@@ -175,9 +176,6 @@ class SampleResults:
 
     def _wins(self) -> Array:
         """[n]: the fraction of samples of the other class that are ranked on the right side."""
-        # takes half a second, and training needs no ranks
-        from scipy.stats import rankdata  # type: ignore[import-untyped]
-
         loss, own = self.loss.astype(float), self.targets == 1
         with np.errstate(divide="ignore"):
             # the logit of the target: its probability is exp(-loss)

@@ -18,7 +18,7 @@ def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
     """
     gpus = [device] if device is not None and device.type == "cuda" else []
     with _LOCK, torch.random.fork_rng(devices=gpus):
-        torch.default_generator.manual_seed(seed)  # noqa: TID251 (borrowed, and given back)
+        torch.default_generator.manual_seed(seed)
         for gpu in gpus:
             index = torch.cuda.current_device() if gpu.index is None else gpu.index
             torch.cuda.default_generators[index].manual_seed(seed)
