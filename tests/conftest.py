@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import fuzz
 import hypothesis
 import pytest
 import torch
@@ -69,10 +68,6 @@ def pytest_configure(config: pytest.Config) -> None:
         files = [file for part in ("tests", "src", "paper") for file in (root / part).rglob("*.py")]
         others = [str(file) for file in files if "mark.gpu" not in file.read_text()]
         config.option.ignore = [*(config.option.ignore or []), *others]
-
-
-def pytest_sessionfinish() -> None:
-    fuzz.write_counts()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
