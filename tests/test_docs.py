@@ -161,26 +161,6 @@ def test_commands_exist(line, monkeypatch):
     check_command(line)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "zetamix compare --dataset photos/",
-        "zetamix comparison",
-        "zetamix compare --epochs many",
-        "zetamix compare --methods zetta:2.8",
-        "python -m paper figure99",
-        "python -m benchmarks --rows 3",
-        "make sandwich",
-        "pip install '.[clii]'",
-        "cargo build",
-    ],
-)
-def test_a_command_that_does_not_exist_is_seen(line):
-    # typer's errors are not AssertionErrors; that of a missing command is a KeyError
-    with pytest.raises((Exception, SystemExit)):
-        check_command(line)
-
-
 # links; those between pages of the site are checked by its build, with their anchors
 
 
