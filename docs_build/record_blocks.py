@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from paper import values as paper
 from paper.artifacts import ARTIFACTS, draw, make_view
 from paper.drawing import Result
 from paper.page import claim_table, empty_cells
@@ -59,7 +60,7 @@ def fill_places(markdown: str, to_root: str) -> str:
 
 
 def _claim_table() -> str:
-    views = [view for id, (view, _) in artifacts().items() if ARTIFACTS[id].claim]
+    views = [view for id, (view, _) in artifacts().items() if id in paper.read()["claims"]]
     return claim_table(views).markdown()
 
 

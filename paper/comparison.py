@@ -8,19 +8,18 @@ from typing import Any
 import pandas as pd
 import torch
 
-from paper.cells import MeasurementCell, PaperCell, Request, Subset, TrainingCell
-from paper.context import Context, Measured
+from paper.context import Context
 from paper.datasets import CATALOGUE
 from paper.drawing import ZETAMIX, Result, finish, mean_cell, method_name, signed_cells
 from paper.measure.estimate import mean_of
-from paper.records import View
-from paper.search import AUGMENTATION
+from paper.recipes import ZETAMIX_RECIPES
+from paper.records import MeasurementCell, PaperCell, Subset, TrainingCell, View
 from zetamix.methods import parse
-from zetamix_lab.data.augment import measure_scale
-from zetamix_lab.data.loader import Loader
+from zetamix_lab.data.loader import Loader, measure_scale
 from zetamix_lab.metrics import METRICS, Metric, count_right, resolution
 from zetamix_lab.report import Cell, Picture, Table, drawing
 from zetamix_lab.report.figure import COLOURS, GREY
+from zetamix_lab.report.table import Mark
 from zetamix_lab.statistics import paired_tests
 from zetamix_lab.text import plural
 
@@ -60,7 +59,7 @@ BREAST = (
 )
 
 
-def cells(request: Request) -> list[PaperCell]:
+def cells() -> list[PaperCell]:
     """The contrast of training images, then the models of all stages."""
     recipe: dict[str, Any] = {"images": CONTRAST_IMAGES, "batch": CONTRAST_BATCH}
     recipe |= {"bins": CONTRAST_BINS, "top": CONTRAST_TOP}
@@ -69,19 +68,16 @@ def cells(request: Request) -> list[PaperCell]:
         MeasurementCell("contrast", "cifar10", method, recipe={"split": split, **recipe})
         for split, method in images
     ]
-    # of requested seeds, each dataset once
-    asked = request.seeds and [(*key, request.seeds) for key in {stage[:2]: 0 for stage in STAGES}]
     trainings = [
-        TrainingCell(dataset, method, seed, recipe, subset)
-        for dataset, subset, seeds in asked or STAGES
+        TrainingCell(dataset, method, seed, ZETAMIX_RECIPES[dataset], subset)
+        for dataset, subset, seeds in STAGES
         for seed in seeds
-        for recipe in request.recipes(dataset, AUGMENTATION.get(dataset))
         for method in SHOWN
     ]
     return [*contrast, *trainings]
 
 
-def measure_contrast(cell: MeasurementCell, context: Context) -> Measured:
+def measure_contrast(cell: MeasurementCell, context: Context) -> dict[str, Any]:
     """The standard deviation of the pixels of each image, normalised and mixed as in training.
 
     Without crops, because their black borders add contrast (1.0 instead of 0.84 on CIFAR-10).
@@ -100,7 +96,7 @@ def measure_contrast(cell: MeasurementCell, context: Context) -> Measured:
     mixed = ((images if mix is None else mix(images, labels)[0]) for images, labels in batches)
     contrast = torch.cat([images.flatten(1).std(1) for images in mixed])[: recipe["images"]]
     counts = torch.histc(contrast, recipe["bins"], 0, recipe["top"])
-    return Measured({"contrast": mean_of(contrast).as_dict(), "counts": counts.int().tolist()})
+    return {"contrast": mean_of(contrast).as_dict(), "counts": counts.int().tolist()}
 
 
 def draw(view: View) -> Result:
@@ -160,36 +156,28 @@ def compare(view: View) -> pd.DataFrame:
 
 def main_table(view: View, runs: pd.DataFrame, tests: pd.DataFrame) -> Table:
     """A row per method, a column per dataset; the last row is the difference to the best other."""
-    rows: dict[str, dict[str, Cell | str]] = {
-        method: {"method": method_name(method)} for method in SHOWN
-    }
-    rows[RIVAL] = {"method": RIVAL}
+    frame = pd.DataFrame({"method": [*map(method_name, SHOWN), RIVAL]})
     for column, cell in columns_of(view).items():
         metric, own = _metric(cell), runs[runs["dataset"] == column]
         means = metric.sign * own.groupby("method")["value"].mean()
         found = tests[tests["dataset"] == column].set_index("method")
         apart = found["significant"].to_dict()
         most = int(own["method"].value_counts().max()) if len(own) else 0
-        head = f"{column}, {plural(most, 'seed')}"
+        cells: list[Cell | str] = []
         for method in SHOWN:
             shown = mean_cell(own.loc[own["method"] == method, "value"], metric.digits)
             is_best = len(means) > 1 and means.idxmax() == method
             certain = all(apart.values()) if method == ZETAMIX else apart.get(method, False)
-            rows[method][head] = replace(
-                shown,
-                n=None if shown.n == most else shown.n,
-                mark="best" if is_best and certain and len(found) else "",
-                suffix="*" if apart.get(method) else "",
-            )
-        others = means.drop(ZETAMIX, errors="ignore")
-        rival = str(others.idxmax()) if len(others) else ""
-        rows[RIVAL][head] = "–"
-        if rival in found.index:
-            test = found.loc[rival]
-            cells = signed_cells(test[["mean", "low", "high"]], metric.digits)
-            mean, low, high = (cell.text() for cell in cells)
-            interval = "" if pd.isna(test["low"]) else f" ({low} to {high})"
-            rows[RIVAL][head] = f"{method_name(rival)}: {mean}{interval}"
+            mark: Mark = "best" if is_best and certain and len(found) else ""
+            n, star = None if shown.n == most else shown.n, "*" if apart.get(method) else ""
+            cells.append(replace(shown, n=n, mark=mark, suffix=star))
+        others, difference = means.drop(ZETAMIX, errors="ignore"), "–"
+        if len(others) and (rival := str(others.idxmax())) in found.index:
+            ends = signed_cells(found.loc[rival, ["mean", "low", "high"]], metric.digits)
+            mean, low, high = (cell.text() for cell in ends)
+            interval = "" if pd.isna(found.loc[rival, "low"]) else f" ({low} to {high})"
+            difference = f"{method_name(rival)}: {mean}{interval}"
+        frame[f"{column}, {plural(most, 'seed')}"] = [*cells, difference]
     notes = [
         "Test split, last epoch, mean ± standard deviation over seeds, of which n are fewer than "
         "the column says; – no run yet. Lower is better for errors, higher for AUC and balanced "
@@ -201,29 +189,23 @@ def main_table(view: View, runs: pd.DataFrame, tests: pd.DataFrame) -> Table:
         "ResNet-18 from scratch, the paper's recipe for each dataset, crops and flips on CIFAR, "
         "flips on Fashion-MNIST. The numbers of seeds were fixed before the first run.",
     ]
-    return Table.of(pd.DataFrame(rows.values()), "ZetaMix and common baselines", notes)
+    return Table.of(frame, "ZetaMix and common baselines", notes)
 
 
 def _difference_table(tests: pd.DataFrame) -> Table:
-    rows = []
-    for _, test in tests.iterrows():
-        ends = (test["mean"], test["low"], test["high"])
-        mean, low, high = signed_cells(ends, METRICS[test["metric"]].digits)
-        rows.append(
-            {
-                "dataset": test["dataset"],
-                "ZetaMix minus": method_name(test["method"]),
-                "difference": mean,
-                "95 % low": low,
-                "95 % high": high,
-                "p": Cell(test["p"], digits=4),
-                "p, Holm": Cell(test["p_holm"], digits=4),
-                "n": int(test["n"]),
-                "significant": "yes" if test["significant"] else "no",
-            }
-        )
+    frame = pd.DataFrame(
+        {"dataset": tests["dataset"], "ZetaMix minus": tests["method"].map(method_name)}
+    )
+    digits = [METRICS[name].digits for name in tests["metric"]]
+    for name, column in {"difference": "mean", "95 % low": "low", "95 % high": "high"}.items():
+        numbers = zip(tests[column], digits, strict=True)
+        frame[name] = [Cell(float(value), digits=most, signed=True) for value, most in numbers]
+    for name, column in {"p": "p", "p, Holm": "p_holm"}.items():
+        frame[name] = [Cell(value, digits=4) for value in tests[column]]
+    frame["n"] = tests["n"].astype(int)
+    frame["significant"] = tests["significant"].map({True: "yes", False: "no"})
     note = "Student's t, paired by seed; Holm's correction over the methods of a dataset."
-    return Table.of(pd.DataFrame(rows), "ZetaMix minus each other method", [note])
+    return Table.of(frame, "ZetaMix minus each other method", [note])
 
 
 def readme_section(view: View) -> str:

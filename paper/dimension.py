@@ -7,13 +7,12 @@ import pandas as pd
 import torch
 from matplotlib.axes import Axes
 
-from paper.cells import MeasurementCell, Request
-from paper.context import Context, Measured
+from paper.context import Context
 from paper.datasets import CATALOGUE
 from paper.drawing import Result, blank, estimate_cell, finish, gamma_of
 from paper.measure.dimension import local_dimension
 from paper.measure.estimate import mean_of
-from paper.records import View
+from paper.records import MeasurementCell, View
 from zetamix.gamma import GAMMA_MIN
 from zetamix_lab.report import Cell, Picture, Table, drawing
 from zetamix_lab.report.figure import COLOURS
@@ -36,7 +35,7 @@ LEVELS = {"none": ("original", COLOURS[3], "-."), "mixup:1.0": ("mixup", COLOURS
 TABLE_GAMMAS = ("2.0", "2.8", "4.0", "15.0")
 
 
-def cells(request: Request) -> list[MeasurementCell]:
+def cells() -> list[MeasurementCell]:
     methods = ["none", "mixup:1.0", *(f"zeta:{gamma}" for gamma in GAMMAS)]
     return [
         MeasurementCell("dimension", name, method, recipe={"neighbours": count, "batch": BATCH})
@@ -46,7 +45,7 @@ def cells(request: Request) -> list[MeasurementCell]:
     ]
 
 
-def measure(cell: MeasurementCell, context: Context) -> Measured:
+def measure(cell: MeasurementCell, context: Context) -> dict[str, Any]:
     """Mean and spread of the local dimension over all outputs.
 
     Cells that differ only in the number of neighbours share the search, which takes two thirds of
@@ -56,15 +55,15 @@ def measure(cell: MeasurementCell, context: Context) -> Measured:
     same = (context.dataset.fingerprint, cell.method, cell.seed, cell.recipe["batch"])
     found = context.dimensions.setdefault(same, {})
     if count not in found:
-        outputs = context.mix(cell, train)
+        outputs, _ = context.mix(cell, train)
         memory = CPU_MEMORY
         if context.device.type == "cuda":
             # half of the free memory: all products of 50,000 images take 20 GB
             memory = max(memory, torch.cuda.mem_get_info(context.device)[0] / 2e9)
         counts = sorted({count, *(other for other in NEIGHBOURS if other < len(train))})
-        dimensions = local_dimension(outputs.samples, counts, memory_gb=memory)
+        dimensions = local_dimension(outputs, counts, memory_gb=memory)
         found.update(zip(counts, dimensions, strict=True))
-    return Measured(mean_of(found[count]).as_dict())
+    return mean_of(found[count]).as_dict()
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,11 @@ import torch
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from paper.cells import MeasurementCell, Request
-from paper.context import Context, Measured, MixedSamples
+from paper.context import Context
 from paper.drawing import SOFT_LABELS, Result, bare, estimate_cell, finish, gamma_of, method_name
 from paper.measure.estimate import mean_of
 from paper.measure.neighbours import Cloud, distances_to
-from paper.records import Measurement, View
+from paper.records import Measurement, MeasurementCell, View
 from zetamix_lab.report import Picture, Table, drawing
 from zetamix_lab.report.figure import COLOURS
 
@@ -35,7 +34,7 @@ MARGIN = 0.08
 PANEL = 1.5
 
 
-def cells(request: Request) -> list[MeasurementCell]:
+def cells() -> list[MeasurementCell]:
     methods = ["none", "mixup:1.0", *(f"zeta:{gamma}" for gamma in GAMMAS)]
     rows = [(name, method, BATCH) for name in (*PLANAR, "helix") for method in methods]
     grid = [("helix", f"zeta:{gamma}", batch) for batch in GRID_BATCHES for gamma in GAMMAS]
@@ -45,27 +44,27 @@ def cells(request: Request) -> list[MeasurementCell]:
     ]
 
 
-def measure(cell: MeasurementCell, context: Context) -> Measured:
+def measure(cell: MeasurementCell, context: Context) -> dict[str, Any]:
     """Outputs, their distance from the data, and the fraction with a wrong label."""
-    train, values = context.dataset.train, {}
-    samples, outputs = train.samples.to(context.device), context.mix(cell, train)
+    train, values = context.dataset.train, dict[str, Any]()
+    samples, (outputs, targets) = train.samples.to(context.device), context.mix(cell, train)
     if cell.method != "none":
         cloud = Cloud(samples, MEMORY)
-        nearest = distances_to(Cloud(outputs.samples, MEMORY, cloud.origin), cloud, 1)
+        nearest = distances_to(Cloud(outputs, MEMORY, cloud.origin), cloud, 1)
         values["distance"] = mean_of(nearest).as_dict()
     # half precision has an error of a thousandth: a tenth of the width of a plotted dot
-    arrays = {"samples": outputs.samples.half()}
+    values["samples"] = outputs.half()
     if context.dataset.num_classes > 1:
-        wrong = wrong_labels(outputs, samples, train.labels.to(samples.device))
+        wrong = wrong_labels(outputs, targets, samples, train.labels.to(samples.device))
         values["label_error"] = mean_of(wrong).as_dict()
-        arrays["targets"] = outputs.targets.half()
-    return Measured(values, arrays)
+        values["targets"] = targets.half()
+    return values
 
 
-def wrong_labels(outputs: MixedSamples, originals: Tensor, labels: Tensor) -> Tensor:
+def wrong_labels(outputs: Tensor, targets: Tensor, originals: Tensor, labels: Tensor) -> Tensor:
     """[n], bool: whether the largest class of a label differs from that of the nearest original."""
-    nearest = torch.cdist(outputs.samples.double(), originals.double()).argmin(1)
-    return outputs.targets.argmax(1) != labels[nearest]
+    nearest = torch.cdist(outputs.double(), originals.double()).argmin(1)
+    return targets.argmax(1) != labels[nearest]
 
 
 def draw(view: View) -> Result:
@@ -91,7 +90,7 @@ def project(points: Tensor, angles: Angles) -> Tensor:
 def _clouds(view: View) -> Picture:
     """A row for each planar dataset and for each view of the helix."""
     rows = [*((name, None) for name in PLANAR), *(("helix", angles) for angles in VIEWS)]
-    records = {name: view.measurements("distribution", name, batch=BATCH) for name, _ in rows}
+    records = {name: _records(view, name) for name, _ in rows}
     originals = [_points(view, records[name][0], angles) for name, angles in rows]
     heights, columns = [_height(points) for points in originals], len(records["helix"])
     with drawing(PANEL * columns + 0.3, PANEL * sum(heights) + 0.6) as figure:
@@ -116,9 +115,12 @@ def _clouds(view: View) -> Picture:
 
 
 def _grid(view: View) -> Picture:
-    records = view.measurements("distribution", "helix")
-    originals = _points(view, records[0], GRID_VIEW)
-    records = [record for record in records if record.method.startswith("zeta")]
+    originals = _points(view, _records(view, "helix")[0], GRID_VIEW)
+    records = [
+        record
+        for record in view.measurements("distribution")
+        if record.dataset == "helix" and record.method.startswith("zeta")
+    ]
     batches = sorted({record.recipe["batch"] for record in records})
     methods = list(dict.fromkeys(record.method for record in records))
     width, height = 1.25 * PANEL, 1.25 * PANEL * _height(originals)
@@ -139,6 +141,12 @@ def _grid(view: View) -> Picture:
             caption="ζ-mixup on the helix for N sources and γ, seen from (0°, 90°); grey: "
             "originals. Numbers: mean distance to the nearest original.",
         )
+
+
+def _records(view: View, dataset: str) -> list[Measurement]:
+    """One for each method, in batches of 32."""
+    records = view.measurements("distribution")
+    return [r for r in records if (r.dataset, r.recipe["batch"]) == (dataset, BATCH)]
 
 
 def _points(view: View, record: Measurement, angles: Angles) -> Tensor:
@@ -200,7 +208,7 @@ def _table(view: View) -> Table:
             "distance": estimate_cell(record.values["distance"], "standard_error"),
         }
         for name in (*PLANAR, "helix")
-        for record in view.measurements("distribution", name, batch=BATCH)
+        for record in _records(view, name)
         if record.method != "none"
     ]
     tips = {

@@ -10,14 +10,21 @@ from matplotlib.figure import SubFigure
 from torch import Tensor
 
 from paper import values as paper
-from paper.cells import MeasurementCell, Request
-from paper.context import Context, Measured
+from paper.context import Context
 from paper.drawing import Result, bare, estimate_cell, finish, method_name
 from paper.measure.estimate import mean_of
-from paper.measure.oracle import Oracle, accuracy, train_oracle
-from paper.measure.realism import CERTAIN, FLOOR, density, judge, predict
-from paper.records import Measurement, View
-from zetamix_lab.data.augment import Scale
+from paper.measure.realism import (
+    CERTAIN,
+    FLOOR,
+    Oracle,
+    accuracy,
+    density,
+    judge,
+    predict,
+    train_oracle,
+)
+from paper.records import Measurement, MeasurementCell, View
+from zetamix_lab.data.loader import Scale
 from zetamix_lab.models import initialise
 from zetamix_lab.report import Picture, Table, drawing
 from zetamix_lab.report.figure import COLOURS
@@ -49,13 +56,13 @@ ENTROPY_END, CROSS_END = 1.2, 3.0
 MIN_DENSITY = 1e-3
 
 
-def cells(request: Request) -> list[MeasurementCell]:
+def cells() -> list[MeasurementCell]:
     oracle = MeasurementCell("oracle", "mnist", "none", recipe={"model": "lenet5", "epochs": 20})
     recipe = {"batch": BATCH, "per_class": PER_CLASS, "examples": EXAMPLES}
     return [oracle, *(MeasurementCell("realism", "mnist", m, recipe=recipe) for m in METHODS)]
 
 
-def measure_oracle(cell: MeasurementCell, context: Context) -> Measured:
+def measure_oracle(cell: MeasurementCell, context: Context) -> dict[str, Any]:
     """Train LeNet-5 on the training split; its accuracy is that on the test split."""
     dataset, recipe = context.dataset, cell.recipe
     train, test = dataset.splits["train"], dataset.splits["test"]
@@ -66,12 +73,17 @@ def measure_oracle(cell: MeasurementCell, context: Context) -> Measured:
     arrays |= {"scale.mean": oracle.scale.mean, "scale.std": oracle.scale.std}
     found = accuracy(oracle, test).as_dict()
     trained = f"trained for {recipe['epochs']} epochs on {len(train):,} other samples"
-    return Measured({"accuracy": found, "name": f"{recipe['model']}, {trained}"}, arrays)
+    return {"accuracy": found, "name": f"{recipe['model']}, {trained}", **arrays}
 
 
 def load_oracle(context: Context) -> Oracle:
     """The oracle of the latest record, with its trained weights."""
-    record, dataset = context.latest("oracle"), context.dataset
+    dataset, wanted = context.dataset, ("oracle", context.dataset.fingerprint)
+    measured = [r for r in context.store.records.values() if isinstance(r, Measurement)]
+    found = [record for record in measured if (record.kind, record.fingerprint) == wanted]
+    if not found:
+        raise ValueError(f"{dataset.name}: there is no record of kind oracle, which is needed.")
+    record = found[-1]
     arrays = context.store.arrays(record)
     model = initialise(record.recipe["model"], dataset.num_classes, dataset.shape, record.seed)
     scale = Scale(arrays.pop("scale.mean"), arrays.pop("scale.std")).to(context.device)
@@ -79,7 +91,7 @@ def load_oracle(context: Context) -> Oracle:
     return Oracle(model, scale).to(context.device).eval()
 
 
-def measure_realism(cell: MeasurementCell, context: Context) -> Measured:
+def measure_realism(cell: MeasurementCell, context: Context) -> dict[str, Any]:
     """Outputs of training images to show, and of test images for the oracle to evaluate.
 
     The oracle was trained on the former, so it evaluates only the latter.
@@ -87,22 +99,22 @@ def measure_realism(cell: MeasurementCell, context: Context) -> Measured:
     dataset, oracle = context.dataset, load_oracle(context)
     count = cell.recipe["per_class"]
     first = first_of_each_class(dataset.train.labels, dataset.num_classes, count)
-    shown = context.mix(cell, dataset.train.keep(first))
-    outputs = context.mix(cell, dataset.splits["test"])
-    realism = judge(oracle, outputs.samples, outputs.targets)
+    shown, shown_targets = context.mix(cell, dataset.train.keep(first))
+    outputs, targets = context.mix(cell, dataset.splits["test"])
+    realism = judge(oracle, outputs, targets)
     estimates = {**realism.summary(), "loss": mean_of(realism.losses)}
-    values = {name: estimate.as_dict() for name, estimate in estimates.items()}
     rows = confusing_rows(cell, oracle, context)
-    arrays = {
-        "shown": _to_bytes(shown.samples),
-        "shown_targets": shown.targets.half(),
+    return {
+        **{name: estimate.as_dict() for name, estimate in estimates.items()},
+        "judged": "outputs of the test split",
+        "shown": _to_bytes(shown),
+        "shown_targets": shown_targets.half(),
         "entropies": realism.entropies.float(),
         "cross_entropies": realism.cross_entropies.float(),
-        "examples": _to_bytes(outputs.samples[rows]),
-        "example_targets": outputs.targets[rows],
-        "example_predictions": predict(oracle, outputs.samples[rows]).softmax(1),
+        "examples": _to_bytes(outputs[rows]),
+        "example_targets": targets[rows],
+        "example_predictions": predict(oracle, outputs[rows]).softmax(1),
     }
-    return Measured({**values, "judged": "outputs of the test split"}, arrays)
 
 
 def first_of_each_class(labels: Tensor, classes: int, count: int) -> Tensor:
@@ -116,9 +128,9 @@ def confusing_rows(cell: MeasurementCell, oracle: Oracle, context: Context) -> T
     The paper selects mixup outputs that look like another digit by eye; this is our rule. The same
     rows of the other methods are shown for comparison.
     """
-    outputs = context.mix(replace(cell, method=MIXUP), context.dataset.splits["test"])
-    confidence, predicted = predict(oracle, outputs.samples).softmax(1).max(1)
-    is_excluded = outputs.targets.gather(1, predicted[:, None]).squeeze(1) == 0
+    outputs, targets = context.mix(replace(cell, method=MIXUP), context.dataset.splits["test"])
+    confidence, predicted = predict(oracle, outputs).softmax(1).max(1)
+    is_excluded = targets.gather(1, predicted[:, None]).squeeze(1) == 0
     order = torch.where(is_excluded, confidence, -1.0).argsort(descending=True, stable=True)
     return order[: cell.recipe["examples"]]
 

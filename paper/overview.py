@@ -6,10 +6,9 @@ import torch
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from paper.cells import MeasurementCell, Request
-from paper.context import Context, Measured
+from paper.context import Context
 from paper.drawing import SOFT_LABELS, Result, bare, finish, method_name
-from paper.records import View
+from paper.records import MeasurementCell, View
 from zetamix.methods import parse
 from zetamix.mix import apply_plan
 from zetamix.plan import mixup_plan, zeta_plan
@@ -23,14 +22,14 @@ PANELS = (("mixup:1.0", 8), ("zeta:2.8", 3), ("zeta:2.8", 4), ("zeta:2.8", 8))
 WIDTH, MIN_WIDTH = 5.0, 0.25
 
 
-def cells(request: Request) -> list[MeasurementCell]:
+def cells() -> list[MeasurementCell]:
     return [
         MeasurementCell("overview", "crescents", method, SEED, {"sources": sources})
         for method, sources in PANELS
     ]
 
 
-def measure(cell: MeasurementCell, context: Context) -> Measured:
+def measure(cell: MeasurementCell, context: Context) -> dict[str, Any]:
     """Mix a few points that are spread evenly over both crescents."""
     train, count = context.dataset.train, cell.recipe["sources"]
     rows = [int((k + 0.5) * len(train) / count) for k in range(count)]
@@ -41,7 +40,8 @@ def measure(cell: MeasurementCell, context: Context) -> Measured:
         plan = mixup_plan(count, method.values["alpha"], generator=generator)
     else:
         plan = zeta_plan(count, method.values["gamma"], generator=generator)
-    arrays = {
+    return {
+        "largest_weight": round(float(plan.weights.amax(1).mean()), 6),
         "background": train.samples.half(),
         "background_labels": train.labels.to(torch.uint8),
         "originals": points,
@@ -50,7 +50,6 @@ def measure(cell: MeasurementCell, context: Context) -> Measured:
         "indices": plan.indices,
         "weights": plan.weights.contiguous(),
     }
-    return Measured({"largest_weight": round(float(plan.weights.amax(1).mean()), 6)}, arrays)
 
 
 def draw(view: View) -> Result:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from paper import values as paper
-from paper.artifacts import ARTIFACTS, draw
+from paper.artifacts import draw
 from paper.datasets import CATALOGUE
 from paper.drawing import Result
 from paper.records import View
@@ -29,7 +29,7 @@ def write_artifact(view: View, folder: Path) -> Result:
         write_text(folder / f"{name}.md", f"**{table.caption}**\n\n{table.markdown()}\n\n{notes}\n")
         write_text(folder / f"{name}.tex", table.latex() + "\n")
         write_text(folder / f"{name}.csv", table.csv())
-    title = TITLE if ARTIFACTS[view.artifact].claim else OUR_TITLE
+    title = TITLE if view.artifact in paper.read()["claims"] else OUR_TITLE
     # without the machine that rendered it, so that the page changes only with the records
     write_text(folder / "report.html", render_page(title, [_section(view, result)]))
     return result
@@ -47,7 +47,7 @@ def claim_table(views: Sequence[View]) -> Table:
     """The claims of the paper, and how much of their figures and tables was measured."""
     rows: list[list[Cell | str]] = []
     for view in views:
-        claim = ARTIFACTS[view.artifact].claim or f"Ours: {view.title}"
+        claim = paper.read()["claims"].get(view.artifact, f"Ours: {view.title}")
         rows.append([Cell(claim, link=view.artifact), view.progress])
     tips = {"measured": "cells with a result, of all cells of the figure or table"}
     caption = "Each claim links to its figures, tables and missing cells"
@@ -55,7 +55,7 @@ def claim_table(views: Sequence[View]) -> Table:
 
 
 def _section(view: View, result: Result) -> Section:
-    more = f", and {len(view.more)} with other variants of the recipe" if view.more else ""
+    more = f", and {len(view.more)} with methods of ours" if view.more else ""
     blocks: list[Block] = [f"Measured: {view.progress} cells{more}."]
     blocks += [*result.findings, *result.pictures]
     tables = list(result.tables.values())

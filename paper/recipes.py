@@ -65,3 +65,8 @@ RECIPES: dict[str, Recipe] = {
     **dict.fromkeys(("pathmnist", "dermamnist", "octmnist", "pneumoniamnist", "breastmnist"), _MED),
     **dict.fromkeys(("organmnist_axial", "organmnist_coronal", "organmnist_sagittal"), _MED),
 }
+# for the search for ZetaMix's default and its comparison
+ZETAMIX_RECIPES = {
+    **RECIPES,
+    **dict.fromkeys(("cifar10", "cifar100"), _CIFAR.change(augmentation="crop-flip")),
+}

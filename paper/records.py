@@ -1,4 +1,4 @@
-"""The records of the paper's cells: a folder of them, and the view of one artifact."""
+"""Cells of the paper's figures and tables, and their records: a folder of them, and a view."""
 
 import dataclasses
 import io
@@ -6,7 +6,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,13 +17,95 @@ import torch
 from filelock import FileLock
 from torch import Tensor
 
-from paper.cells import MeasurementCell, PaperCell, PaperError, Subset, TrainingCell
+from paper.recipes import RECIPES
 from zetamix_lab.atomic_io import hash_json, json_safe, naming, write_bytes
+from zetamix_lab.data import Dataset
 from zetamix_lab.records import RUN_SCHEMA, RunRecord, read_lines
 from zetamix_lab.text import reason
-from zetamix_lab.train.recipe import Recipe
+from zetamix_lab.train import Recipe
 
 MEASUREMENT_SCHEMA = "zetamix/measurement/1"
+
+
+@dataclass(frozen=True)
+class Subset:
+    """A part of the training split to train on, and the samples to evaluate on."""
+
+    train: int
+    """Number of training samples."""
+    validation: int | None = None
+    """Samples of the training split that replace the test split; None: the test split itself."""
+
+    def apply(self, dataset: Dataset) -> Dataset:
+        """The reduced dataset. With `validation`, it does not contain the official test split."""
+        if self.validation is not None:
+            held = dataset.holdout(self.validation / len(dataset.train))
+            note = "evaluated on samples of the training split, not on the test split"
+            dataset = dataclasses.replace(held, val=None, test=held.val, notes=(*held.notes, note))
+        return dataset.with_train_size(self.train)
+
+
+@dataclass(frozen=True)
+class TrainingCell:
+    """A model to train."""
+
+    dataset: str
+    method: str
+    seed: int
+    recipe: Recipe
+    subset: Subset | None = None
+    """None: all of the training split, evaluated on the split that the paper reports on."""
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """Values in the `extra` of the record that distinguish it from a run on all the data."""
+        return {} if self.subset is None else {"subset": asdict(self.subset)}
+
+    @property
+    def index(self) -> tuple[Any, ...]:
+        """What the records of this cell have in common, with any seed."""
+        return self.dataset, self.method, self.recipe, self.subset
+
+    @property
+    def label(self) -> str:
+        """What distinguishes its recipe from others for this dataset, none of which are averaged.
+
+        >>> short = RECIPES["cifar10"].change(epochs=30)
+        >>> TrainingCell("cifar10", "none", 0, short).label
+        'flip, shortened to 30 epochs'
+        """
+        recipe, epochs = self.recipe, RECIPES[self.dataset].epochs
+        shortened = "" if recipe.epochs == epochs else f"shortened to {recipe.epochs} epochs"
+        return ", ".join(filter(None, (recipe.augmentation.replace("none", ""), shortened)))
+
+
+@dataclass(frozen=True)
+class MeasurementCell:
+    """A measurement that is not a training run."""
+
+    kind: str
+    """Which measurement, such as "dimension"."""
+    dataset: str
+    """Empty if the measurement needs no dataset."""
+    method: str
+    seed: int = 0
+    recipe: dict[str, Any] = field(default_factory=dict)
+    """Everything else that determines the result; `device`: the device type that it requires."""
+
+    @property
+    def index(self) -> str:
+        """What the records of this cell have in common."""
+        return json.dumps([self.kind, self.dataset, self.method, self.recipe], sort_keys=True)
+
+    @property
+    def name(self) -> str:
+        # without a nested training recipe, which would be six lines long
+        flat = {key: value for key, value in self.recipe.items() if not isinstance(value, dict)}
+        details = ", ".join(f"{key} {value}" for key, value in flat.items())
+        return " ".join(filter(None, (self.kind, self.dataset, self.method, details)))
+
+
+PaperCell: TypeAlias = TrainingCell | MeasurementCell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +128,7 @@ class Measurement(MeasurementCell):
         return hash_json(decides)[:12]
 
     def as_dict(self) -> dict[str, Any]:
-        return {"key": self.key, **dataclasses.asdict(self)}
+        return {"key": self.key, **asdict(self)}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Measurement":
@@ -121,14 +203,12 @@ class RecordStore:
 
     def arrays(self, record: Measurement) -> dict[str, Tensor]:
         """The arrays of a measurement, by name."""
-        if record.arrays is None:
-            return {}
-        path = self.folder / self.artifact_of[record.key] / record.arrays
+        path = self.folder / self.artifact_of[record.key] / str(record.arrays)
         try:
             with np.load(path, allow_pickle=False) as file:
                 return {name: torch.from_numpy(file[name]) for name in file.files}
         except (OSError, ValueError, EOFError, BadZipFile, zlib.error) as error:
-            raise PaperError(
+            raise ValueError(
                 f"The arrays of record {record.key} in {path} cannot be read: {reason(error)}. "
                 "Restore the file, or remove that line of records.jsonl and run the artifact again."
             ) from None
@@ -143,21 +223,23 @@ def cell_of(record: RunRecord) -> TrainingCell:
 
 
 def _read(path: Path) -> Iterator[Record]:
+    kinds: dict[Any, type[RunRecord] | type[Measurement]]
+    kinds = {RUN_SCHEMA: RunRecord, MEASUREMENT_SCHEMA: Measurement}
     try:
         for number, values in enumerate(read_lines(path), 1):
             schema = values.get("schema")
-            if schema not in (RUN_SCHEMA, MEASUREMENT_SCHEMA):
+            if schema not in kinds:
                 raise ValueError(
-                    f"{path}, line {number}: expected a record of schema {RUN_SCHEMA} or "
-                    f"{MEASUREMENT_SCHEMA}, got {schema!r}."
+                    f"{path}, line {number}: expected a record of schema {' or '.join(kinds)}, "
+                    f"got {schema!r}."
                 )
-            yield (RunRecord if schema == RUN_SCHEMA else Measurement).from_dict(values)
+            yield kinds[schema].from_dict(values)
     except (TypeError, KeyError) as error:
-        raise PaperError(
+        raise ValueError(
             f"{path}: a record has a missing or unknown field: {error}. Repair or remove it."
         ) from None
     except ValueError as error:
-        raise PaperError(f"{error} Repair or remove that line.") from None
+        raise ValueError(f"{error} Repair or remove that line.") from None
 
 
 @dataclass(frozen=True)
@@ -167,10 +249,10 @@ class View:
     artifact: str
     title: str
     cells: Sequence[PaperCell]
-    """The cells that the paper's figure or table needs."""
+    """The cells that the figure or table needs."""
     store: RecordStore
     more: Sequence[TrainingCell] = ()
-    """Cells of other variants of the recipe, for datasets that have records of them."""
+    """Cells of methods that the paper's table does not have, where they have records."""
 
     @cached_property
     def trainings(self) -> list[TrainingCell]:
@@ -183,13 +265,9 @@ class View:
                 record = self.store.find(cell)
                 yield cell, record if isinstance(record, Measurement) else None
 
-    def measurements(
-        self, kind: str, dataset: str | None = None, **recipe: Any
-    ) -> list[Measurement]:
-        """Records of one kind, of a dataset and with these values, in the order of their cells."""
-        records = [record for _, record in self.measured(kind) if record is not None]
-        kept = [record for record in records if dataset in (None, record.dataset)]
-        return [record for record in kept if recipe.items() <= record.recipe.items()]
+    def measurements(self, kind: str) -> list[Measurement]:
+        """Records of one kind, in the order of their cells."""
+        return [record for _, record in self.measured(kind) if record is not None]
 
     @cached_property
     def empty(self) -> list[PaperCell]:

@@ -1,7 +1,11 @@
-"""`python -m paper`: run the missing cells of figures and tables, list them, render them."""
+"""`python -m paper`: run the cells without a record, store the records, list and render them."""
 
+import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
@@ -9,23 +13,167 @@ import torch
 import typer
 from rich.console import Console
 from rich.table import Table
+from torch import Tensor
 
-from paper.artifacts import ARTIFACTS, make_view, select_cells
-from paper.cells import Request
-from paper.datasets import CATALOGUE, status
+from paper.artifacts import ARTIFACTS, MEASURES, make_view, select_cells
+from paper.context import Context
+from paper.datasets import CATALOGUE, load, status, with_reported_split
 from paper.page import write_artifact, write_page
-from paper.records import RecordStore, View
-from paper.session import Outcome, Session
-from zetamix.methods import parse_list
+from paper.records import Measurement, MeasurementCell, PaperCell, RecordStore, TrainingCell, View
+from zetamix.methods import parse, parse_list
 from zetamix_lab.cli import options
 from zetamix_lab.cli.errors import report_errors
 from zetamix_lab.cli.live import Display, print_line
 from zetamix_lab.cli.stop import make_stop, stop_status
-from zetamix_lab.provenance import FileRef, machine_info
+from zetamix_lab.data import Dataset, DatasetNotFoundError
+from zetamix_lab.data.load_dataset import DataDir
+from zetamix_lab.progress import Progress
+from zetamix_lab.provenance import machine_info
+from zetamix_lab.records import Cell, RunRecord
+from zetamix_lab.runs.progress import run_name
+from zetamix_lab.runs.run_cells import run_cells
 from zetamix_lab.text import did_you_mean
+from zetamix_lab.train.run import make_cell
+from zetamix_lab.train.stop import Stop, Stopped
 
+CPU = torch.device("cpu")
 PAGE = "page"
 OUT = Path("out/paper")
+
+
+@dataclass
+class Session:
+    """Runs cells on one device and adds their records to a store.
+
+    Runs are kept in the folder `runs` of the store; a later session resumes unfinished ones.
+    """
+
+    store: RecordStore
+    data_dir: DataDir = None
+    device: torch.device = CPU
+    jobs: int | None = None
+    """Number of parallel runs, as in `run_cells`."""
+    stop: Stop = field(default_factory=Stop)
+    log: Callable[[str], None] = lambda text: None
+    """Called with the name of each measurement."""
+    display: Callable[[], AbstractContextManager[Progress | None]] = nullcontext
+    """Makes the `watch` of `run_cells`."""
+    load_dataset: Callable[[str, DataDir], Dataset] = load
+
+    def __post_init__(self) -> None:
+        self.machine = machine_info(self.device)
+        self.context = Context(self.store, self.device)
+
+    def run(self, artifact: str, cells: Sequence[PaperCell]) -> list[str]:
+        """Run the cells without a record in their order, until stopped.
+
+        Consecutive cells of the same dataset form a group, whose training runs are parallel.
+        Returns sentences that say why cells have no record, other than the stop.
+        """
+        reasons = list[str]()
+        for _, group in groupby(cells, lambda cell: (cell.dataset, getattr(cell, "subset", None))):
+            reasons += self._run_group(artifact, list(group))
+        return reasons
+
+    def _run_group(self, artifact: str, cells: list[PaperCell]) -> Iterator[str]:
+        name, here = cells[0].dataset, self.device.type
+        empty = [cell for cell in cells if self.store.find(cell) is None]
+        trainings = [cell for cell in empty if isinstance(cell, TrainingCell)]
+        measured = [cell for cell in empty if isinstance(cell, MeasurementCell)]
+        # of those that need a certain one
+        devices = [cell.recipe.get("device", here) for cell in measured]
+        if elsewhere := [device for device in devices if device != here]:
+            of = f" of {name}" if name else ""
+            named = " or ".join(sorted(set(elsewhere)))
+            yield f"{len(elsewhere)} of the cells{of} need --device {named}."
+        measured = [cell for cell in measured if cell.recipe.get("device", here) == here]
+        if not (trainings or measured) or self.stop():
+            return
+        try:
+            dataset = self._load(cells) if name else None
+        except DatasetNotFoundError as error:
+            yield str(error)
+            return
+        for cell in measured:
+            if not self.stop():
+                self._measure(artifact, cell, dataset)
+        if trainings and dataset is not None:
+            yield from self._train(artifact, trainings, dataset)
+
+    def _load(self, cells: list[PaperCell]) -> Dataset:
+        name, subset = cells[0].dataset, getattr(cells[0], "subset", None)
+        self.log(f"loading {name}")
+        dataset = self.load_dataset(name, self.data_dir)
+        if all(isinstance(cell, TrainingCell) for cell in cells):
+            dataset = with_reported_split(dataset)
+        dataset = dataset if subset is None else subset.apply(dataset)
+        others = {
+            record.cell.fingerprint if isinstance(record, RunRecord) else record.fingerprint
+            for cell in cells
+            if (record := self.store.find(cell)) is not None
+        }
+        if others - {dataset.fingerprint}:
+            # results of different data must not be averaged
+            raise ValueError(
+                f"{self.store.folder} has records of {name} with fingerprint "
+                f"{', '.join(others)}, but the data here has {dataset.fingerprint}. Choose "
+                "another --out, or remove those records."
+            )
+        return dataset
+
+    def _measure(self, artifact: str, cell: MeasurementCell, dataset: Dataset | None) -> None:
+        self.log(cell.name)
+        if dataset is not None:
+            self.context.dataset = dataset
+        began = time.perf_counter()
+        try:
+            with self.stop.at_once():
+                found = MEASURES[cell.kind](cell, self.context)
+        except Stopped:
+            self.log(f"Not saved, will start again: {cell.name}")
+            return
+        arrays = {name: value for name, value in found.items() if isinstance(value, Tensor)}
+        record = Measurement(
+            **vars(cell),
+            fingerprint="" if dataset is None else dataset.fingerprint,
+            values={name: value for name, value in found.items() if name not in arrays},
+            wall_s=round(time.perf_counter() - began, 3),
+            machine=self.machine,
+        )
+        self.store.add(artifact, record, arrays)
+
+    def _train(self, artifact: str, cells: list[TrainingCell], dataset: Dataset) -> Iterator[str]:
+        def store(record: RunRecord) -> None:
+            if record.key not in self.store.records:
+                extra = {**record.extra, "notes": list(dataset.notes), **cells[0].extra}
+                self.store.add(artifact, dataclasses.replace(record, extra=extra))
+
+        made = [make_cell(dataset, parse(cell.method), cell.recipe, cell.seed) for cell in cells]
+        with self.display() as watch:
+            results = run_cells(
+                made,
+                dataset,
+                out=self.store.folder / "runs",
+                jobs=self.jobs,
+                device=str(self.device),
+                keep_model=False,
+                watch=watch,
+                name_of=_run_name,
+                # at once, in case the session is killed
+                finished=store,
+                stop=self.stop,
+            )
+        for record in results.records.values():
+            store(record)
+        for cell in made:
+            if cell.key in results.failures:
+                yield f"{dataset.name}, {run_name(cell)} failed: {results.failures[cell.key]}"
+
+
+def _run_name(cell: Cell) -> str:
+    augmentation = cell.recipe["augmentation"].replace("none", "")
+    parts = (cell.dataset, cell.recipe["model"], augmentation, run_name(cell))
+    return " ".join(filter(None, parts))
 
 
 def run(
@@ -44,17 +192,8 @@ def run(
             "the artifact."
         ),
     ] = None,
-    models: Annotated[
-        str | None,
-        typer.Option(help="Comma-separated models to train, such as resnet18. Default: all."),
-    ] = None,
     methods: options.Methods = None,
     seeds: options.Seeds = None,
-    augmentation: Annotated[
-        str | None, typer.Option(help="Override the recipe's augmentation: crop-flip, flip, none.")
-    ] = None,
-    epochs: options.Epochs = None,
-    weights: options.Weights = None,
     device: options.Device = None,
     jobs: options.Jobs = None,
     data_dir: options.DataDir = None,
@@ -80,28 +219,17 @@ def run(
         store = RecordStore(out or OUT)
         if data_dir is not None and not data_dir.is_dir():
             raise typer.BadParameter(f"{data_dir} is not a folder", param_hint="--data-dir")
-        try:
-            request = Request(
-                seeds=None if seeds is None else options.parse_seeds(seeds, 1),
-                augmentations=_split(augmentation),
-                epochs=epochs,
-                weights=None if weights is None else FileRef.read(weights),
-                datasets=_split(datasets),
-                models=_split(models),
-                methods=None if methods is None else tuple(m.label for m in parse_list(methods)),
-            )
-            chosen = _choose(ids or [], request)
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from None
+        cells = _choose(ids or [], datasets, methods, seeds)
+        views = [make_view(id, store, own) for id, own in cells.items()]
         if show_list or not ids:
-            _print_list(console, [make_view(id, store, request) for id in chosen], data_dir)
+            _print_list(console, views, data_dir)
             return
         if ids == [PAGE]:
             path = store.folder / "index.html"
-            views = [make_view(id, store) for id in chosen]
             write_page(views, path, machine_info(torch.device("cpu")))
             print_line(console, f"Report written to {path}")
             return
+        empty = {view.artifact: len(view.empty) for view in views}
         stop = make_stop(time_limit, began, console)
         session = Session(
             store,
@@ -113,19 +241,30 @@ def run(
             display=lambda: Display(console),
         )
         with stop:
-            outcomes = {id: session.run(id, select_cells(id, request)) for id in chosen}
-        for id, outcome in outcomes.items():
-            _print_outcome(console, make_view(id, store), outcome)
-        if any(outcome.empty for outcome in outcomes.values()):
-            if stop():
-                print_line(console, f"{stop.reason} Rerun the same command to resume.")
-                raise typer.Exit(stop_status(stop))
-            if not any(outcome.ran for outcome in outcomes.values()):
-                raise typer.Exit(1)
+            reasons = {id: session.run(id, own) for id, own in cells.items()}
+        ran = left = 0
+        for id, own in cells.items():
+            rest = sum(store.find(cell) is None for cell in own)
+            done = empty[id] - rest
+            ran, left = ran + done, left + rest
+            counts = f"{done} cells run, {len(own) - empty[id]} had a record, {rest} left"
+            print_line(console, f"{id}: {counts}", style="bold")
+            # the report has all cells of the artifact
+            result = write_artifact(make_view(id, store), store.folder / id)
+            report = f"Report written to {store.folder / id / 'report.html'}"
+            for text in (*reasons[id], *result.findings, report):
+                print_line(console, f"  {text}")
+        if left and stop():
+            print_line(console, f"{stop.reason} Rerun the same command to resume.")
+            raise typer.Exit(stop_status(stop))
+        if left and not ran:
+            raise typer.Exit(1)
 
 
-def _choose(ids: Sequence[str], request: Request) -> Sequence[str]:
-    """The artifacts to list or run; raises for invalid requests before anything runs."""
+def _choose(
+    ids: Sequence[str], datasets: str | None, methods: str | None, seeds: str | None
+) -> dict[str, list[PaperCell]]:
+    """The cells to list or run by artifact; raises for invalid requests before anything runs."""
     choices = [*ARTIFACTS, PAGE]
     for id in ids:
         if id not in choices:
@@ -134,29 +273,19 @@ def _choose(ids: Sequence[str], request: Request) -> Sequence[str]:
                 param_hint="ID",
             )
     if PAGE in ids or not ids:
-        if len(ids) > 1 or request != Request():
+        if len(ids) > 1 or (datasets, methods, seeds) != (None, None, None):
             raise typer.BadParameter(
                 "page and the list of all artifacts cannot be combined with other IDs or filters",
                 param_hint="ID",
             )
-        return list(ARTIFACTS)
-    for id in ids:
-        select_cells(id, request)
-    return list(dict.fromkeys(ids))
-
-
-def _split(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(text.replace(" ", "").split(","))
-
-
-def _print_outcome(console: Console, view: View, outcome: Outcome) -> None:
-    """Print what was run, and write the report of an artifact."""
-    counts = f"{outcome.ran} cells run, {outcome.had_record} had a record"
-    print_line(console, f"{view.artifact}: {counts}, {len(outcome.empty)} left", style="bold")
-    folder = view.store.folder / view.artifact
-    findings = write_artifact(view, folder).findings
-    for text in (*outcome.reasons, *findings, f"Report written to {folder / 'report.html'}"):
-        print_line(console, f"  {text}")
+        ids = list(ARTIFACTS)
+    try:
+        names = [] if datasets is None else datasets.replace(" ", "").split(",")
+        labels = [] if methods is None else [method.label for method in parse_list(methods)]
+        numbers = () if seeds is None else options.parse_seeds(seeds, 1)
+        return {id: select_cells(id, names, labels, numbers) for id in ids}
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def _print_list(console: Console, views: Sequence[View], data_dir: Path | None) -> None:

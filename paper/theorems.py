@@ -1,15 +1,15 @@
 """The two theorems, checked on the plans that the library draws and not only on their formulas."""
 
 import operator
+from typing import Any
 
 import pandas as pd
 import torch
 from matplotlib.axes import Axes
 
-from paper.cells import MeasurementCell, Request
-from paper.context import Context, Measured
+from paper.context import Context
 from paper.drawing import Result, finish
-from paper.records import Measurement, View
+from paper.records import Measurement, MeasurementCell, View
 from zetamix.gamma import GAMMA_MIN, dominance_threshold, gamma_from_lam, lam_from_gamma
 from zetamix.mix import apply_plan
 from zetamix.plan import MixPlan, zeta_plan
@@ -23,7 +23,7 @@ LAMS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 SHAPE = (2, 64)
 
 
-def cells(request: Request) -> list[MeasurementCell]:
+def cells() -> list[MeasurementCell]:
     dominance = [
         MeasurementCell("dominance", "", "zeta", recipe={"sources": sources})
         for sources in (*SOURCES, "all")
@@ -31,7 +31,7 @@ def cells(request: Request) -> list[MeasurementCell]:
     return [*dominance, MeasurementCell("equivalence", "", "zeta", recipe={"sources": 2})]
 
 
-def measure_dominance(cell: MeasurementCell, context: Context) -> Measured:
+def measure_dominance(cell: MeasurementCell, context: Context) -> dict[str, Any]:
     """Theorem 1: the largest weight of drawn plans, and the γ from which it dominates."""
     sources, agreement = cell.recipe["sources"], None
     if sources == "all":
@@ -47,12 +47,15 @@ def measure_dominance(cell: MeasurementCell, context: Context) -> Measured:
         dominates = [bool(plan.dominates().all()) for plan in plans]
         expected = [gamma > threshold for gamma in GAMMAS]
         agreement = sum(map(operator.eq, dominates, expected)) / len(GAMMAS)
-    largest = [round(weight, 9) for weight in largest]
-    values = {"gammas": list(GAMMAS), "largest_weight": largest, "threshold": threshold}
-    return Measured({**values, "plans_as_the_theorem_says": agreement})
+    return {
+        "gammas": list(GAMMAS),
+        "largest_weight": [round(weight, 9) for weight in largest],
+        "threshold": threshold,
+        "plans_as_the_theorem_says": agreement,
+    }
 
 
-def measure_equivalence(cell: MeasurementCell, context: Context) -> Measured:
+def measure_equivalence(cell: MeasurementCell, context: Context) -> dict[str, Any]:
     """Theorem 2: two sources mixed by ζ-mixup at γ = log₂(λ / (1 − λ)), and by mixup at λ."""
     generator = torch.Generator().manual_seed(cell.seed)
     samples = torch.randn(SHAPE, generator=generator, dtype=torch.float64)
@@ -69,7 +72,7 @@ def measure_equivalence(cell: MeasurementCell, context: Context) -> Measured:
         largest = max(largest, float((zeta - apply_plan(samples, blend)[0]).abs().max()))
     gammas = [gamma_from_lam(lam) for lam in LAMS]
     values = {"lams": list(LAMS), "gammas": gammas, "weights": weights}
-    return Measured({**values, "largest_difference": largest})
+    return {**values, "largest_difference": largest}
 
 
 def draw(view: View) -> Result:

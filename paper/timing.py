@@ -15,12 +15,11 @@ from benchmarks.contenders import CLASSES, CONTENDERS, COPY, Contender
 from benchmarks.mixing import Case
 from benchmarks.mixing import measure as measure_case
 from paper import values as paper
-from paper.cells import MeasurementCell, Request
-from paper.context import Context, Measured
+from paper.context import Context
 from paper.datasets import CATALOGUE
 from paper.drawing import Result, method_name
 from paper.recipes import RECIPES
-from paper.records import View
+from paper.records import MeasurementCell, View
 from zetamix import MixPlan, apply_plan
 from zetamix.methods import parse
 from zetamix.rules import OneHot
@@ -100,7 +99,7 @@ BATCH_CONTENDERS = (
 )
 
 
-def cells(request: Request) -> list[MeasurementCell]:
+def cells() -> list[MeasurementCell]:
     """Training is timed on a GPU, as in the paper; a batch on both device types."""
     training = []
     for name in DATASETS:
@@ -114,7 +113,7 @@ def cells(request: Request) -> list[MeasurementCell]:
     return [*training, *batches]
 
 
-def measure_training(cell: MeasurementCell, context: Context) -> Measured:
+def measure_training(cell: MeasurementCell, context: Context) -> dict[str, Any]:
     """Seconds per epoch of a single model, without evaluation.
 
     The first epoch, which includes compilation and graph capture, is excluded, as is the last one,
@@ -124,7 +123,7 @@ def measure_training(cell: MeasurementCell, context: Context) -> Measured:
     recipe = Recipe.from_dict(
         {**cell.recipe["training"], "epochs": epochs, "evaluate_every": epochs}
     )
-    folder = context.scratch / "timing"
+    folder = context.store.folder / "runs" / "timing"
     shutil.rmtree(folder, ignore_errors=True)
     run = Run(
         context.dataset,
@@ -145,10 +144,10 @@ def measure_training(cell: MeasurementCell, context: Context) -> Measured:
     shutil.rmtree(folder, ignore_errors=True)
     seconds = [late - early for early, late in pairwise(ends[:-1])]
     values = {"epoch_s": round(mean(seconds), 5), "epoch_s_std": round(stdev(seconds), 5)}
-    return Measured({**values, "timed": len(seconds), "compiled": run.compile})
+    return {**values, "timed": len(seconds), "compiled": run.compile}
 
 
-def measure_batch(cell: MeasurementCell, context: Context) -> Measured:
+def measure_batch(cell: MeasurementCell, context: Context) -> dict[str, Any]:
     """Every contender on the paper's batch; `benchmarks.mixing` checks their results first."""
     case = Case(tuple(cell.recipe["shape"]), "float32", context.device)
     rows = [
@@ -156,7 +155,7 @@ def measure_batch(cell: MeasurementCell, context: Context) -> Measured:
         | {key: round(row[key], 3) for key in ("median_us", "p20_us", "p80_us")}
         for row in measure_case(case, cell.recipe["rounds"], BATCH_CONTENDERS)
     ]
-    return Measured({"rows": rows})
+    return {"rows": rows}
 
 
 def draw(view: View) -> Result:
@@ -184,7 +183,9 @@ def _training_table(view: View) -> Table:
             ours = _scaled({"mean": spread, "std": deviation}, epochs / 60, digits=2)
             seconds = Cell(spread, error=deviation, n=record.values["timed"], digits=3)
         names = CATALOGUE[cell.dataset].title, method_name(cell.method)
-        rows.append([*names, theirs, ours, _difference(ours, theirs), seconds, cell.device])
+        rows.append(
+            [*names, theirs, ours, _difference(ours, theirs), seconds, cell.recipe["device"]]
+        )
     heads = ["dataset", "method", "paper, minutes", "ours, minutes", "ours − paper, minutes"]
     heads += ["ours, seconds per epoch", "device"]
     tips = {

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from paper.datasets import CATALOGUE
 from paper.datasets.manifolds import crescents, draw_splits
 from paper.records import Measurement
 from zetamix.methods import parse
@@ -36,13 +37,19 @@ def two_crescents():
 
 
 def _write_crescents():
-    """As `two_crescents`, with a validation split of 64, as a file that commands accept.
+    """As `two_crescents`, each point drawn as a spot in 8 × 8 pixels, as a file of a user's.
 
-    All processes of xdist must agree on the path, which is part of the names of tests.
+    With a validation split of 64. All processes of xdist must agree on the path, which is part of
+    the names of tests.
     """
     parts = {"train": crescents(), "val": crescents(64, seed=2), "test": crescents(seed=1)}
-    arrays = {f"{split}_images": points.samples.numpy() for split, points in parts.items()}
-    arrays |= {f"{split}_labels": points.labels.numpy() for split, points in parts.items()}
+    # columns from -1.5 to 2.5, rows from -1 to 1.5
+    grid = np.stack(np.meshgrid(np.linspace(-1.5, 2.5, 8), np.linspace(-1, 1.5, 8)), -1)
+    arrays = {}
+    for split, points in parts.items():
+        squares = ((points.samples.numpy()[:, None, None] - grid) ** 2).sum(-1)
+        arrays[f"{split}_images"] = (255 * np.exp(-2 * squares)).astype(np.uint8)
+        arrays[f"{split}_labels"] = points.labels.numpy()
     content = io.BytesIO()
     np.savez(content, **arrays)
     digest = hashlib.sha256(content.getvalue()).hexdigest()[:12]
@@ -193,7 +200,8 @@ def scores(error):
 def run_record(cell, error, *, best=None, test_size=10_000, **changes):
     """A finished run of a `Training` cell; `best`: the same for the best validation epoch."""
     of_cell = {"dataset": cell.dataset, "method": cell.method, "seed": cell.seed}
-    recipe = {"recipe": cell.recipe.as_dict(), "train_size": cell.train_size}
+    size = cell.subset.train if cell.subset else CATALOGUE[cell.dataset].sizes["train"]
+    recipe = {"recipe": cell.recipe.as_dict(), "train_size": size}
     return RunRecord(
         cell=Cell(fingerprint="f", **of_cell, **recipe),
         last=scores(error),

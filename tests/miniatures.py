@@ -251,7 +251,6 @@ def cifar(spec: DatasetSpec, base: Path) -> Counts:
         files["batches.meta"] = {"label_names": list(spec.classes)}
     for name, content in files.items():
         (folder / name).write_bytes(pickle.dumps(content, protocol=2))
-    (folder / "readme.html").write_text("not data\n")
     return counts
 
 
@@ -265,7 +264,6 @@ def stl10(spec: DatasetSpec, base: Path) -> Counts:
         images = pictures(labels, 10, split, 96).transpose(0, 3, 2, 1)
         images.tofile(folder / f"{split}_X.bin")
         (np.array(labels, np.uint8) + 1).tofile(folder / f"{split}_y.bin")
-    (folder / "fold_indices.txt").write_text("0 1 2\n")
     return counts
 
 
@@ -313,8 +311,6 @@ def isic_challenge(spec: DatasetSpec, base: Path) -> Counts:
         for k, (name, label) in enumerate(zip(names, labels, strict=True), FIRST[split]):
             save(folder / f"{name}.jpg", picture(label, len(spec.classes), k))
             save(folder / f"{name}_superpixels.png", np.zeros((24, 30, 3), np.uint8))
-        (folder / "LICENSE.txt").write_text("CC BY-NC 4.0\n")
-        write_csv(folder / f"{folder.name}_metadata.csv", [["image_id", "sex"]])
         rows: list[list[object]] = [["image_id", *map(str.upper, spec.labels)]]
         for name, kind, label in zip(names, found, labels, strict=True):
             marks = (float(kind in pair) for pair in spec.labels.items())
@@ -348,18 +344,15 @@ def isic_archive(spec: DatasetSpec, base: Path) -> Counts:
     UDA as in 2021: one diagnosis in lower case, images in a folder for each collection.
     """
     msk = spec.name == "msk"
-    attribution = ["Memorial Sloan Kettering"] if msk else []
     rows: list[list[str]] = []
     for label, count, cells in MSK if msk else UDA:
         for _ in range(count):
             k = len(rows)
             folder = "." if msk else "ISIC_UDA-1_1" if k % 3 else "ISIC_UDA-2_1"
             save(base / folder / f"ISIC_{k:07d}.jpg", picture(label, len(spec.classes), k))
-            rows.append([f"ISIC_{k:07d}", *attribution, *cells])
-    header = ["benign_malignant", "diagnosis"]
-    if msk:
-        header = ["attribution", *(f"diagnosis_{k}" for k in range(1, 6))]
-        (base / "attribution.txt").write_text(f"{attribution[0]}\n")
+            rows.append([f"ISIC_{k:07d}", *cells])
+    diagnoses = [f"diagnosis_{k}" for k in range(1, 6)]
+    header = diagnoses if msk else ["benign_malignant", "diagnosis"]
     write_csv(base / "metadata.csv", [["isic_id", *header], *rows])
     return {"all": [10, 10, 8, 8] if msk else [12, 9]}
 
@@ -419,7 +412,6 @@ def mednode(spec: DatasetSpec, base: Path) -> Counts:
     for label, (folder, count) in enumerate((("naevus", 13), ("melanoma", 10))):
         for k in range(count):
             save(release / folder / f"{1000 + k}.jpg", picture(label, 2, k, (30 + k, 24 + 2 * k)))
-    (release / "naevus" / "Thumbs.db").write_bytes(b"\0\1")
     return {"all": [13, 10]}
 
 

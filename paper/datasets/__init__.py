@@ -28,7 +28,6 @@ from zetamix_lab.text import did_you_mean
 def load(
     name: str | DatasetSpec,
     data_dir: DataDir = None,
-    seed: int = 0,
     *,
     progress: Progress | None = None,
     fetch: bool = False,
@@ -38,7 +37,6 @@ def load(
 
     name: a name, or a changed copy of an entry of `CATALOGUE` (`dataclasses.replace`), for data in
         the layout of a catalogued dataset with other sizes or checksums.
-    seed: seed of synthetic data and of splits that have to be created.
     fetch: whether to download what is missing, where that is allowed.
     force: whether to prepare the data again.
 
@@ -46,8 +44,8 @@ def load(
     torch.Size([8192, 3])
     """
     spec = find(name)
-    found = request(spec, data_dir, seed, fetch=fetch)
-    ready = _draw(spec, seed) or (None if force else found.open())
+    found = request(spec, data_dir, fetch=fetch)
+    ready = _draw(spec) or (None if force else found.open())
     return ready or found.prepare(progress, force=force)
 
 
@@ -68,24 +66,22 @@ def find(name: str | DatasetSpec) -> DatasetSpec:
     return found
 
 
-def request(
-    spec: DatasetSpec, data_dir: DataDir = None, seed: int = 0, *, fetch: bool = False
-) -> Request:
+def request(spec: DatasetSpec, data_dir: DataDir = None, *, fetch: bool = False) -> Request:
     """The prepared form of a dataset, and how to read its files; `fetch` allows downloads."""
     base = resolve_data_dir(data_dir)
     settings: dict[str, object] = {"classes": spec.classes, "shape": spec.shape}
     settings |= {"fit": [spec.fit.size, spec.fit.crop], "reader": spec.reader}
     if spec.split == "made":
-        settings["seed"] = seed
+        settings["seed"] = 0
     folder = cache.prepared_folder(base, spec.name, settings)
-    return Request(spec.name, folder, partial(_read, spec, base, seed, fetch))
+    return Request(folder, partial(_read, spec, base, fetch))
 
 
-def status(spec: DatasetSpec, data_dir: DataDir = None, seed: int = 0) -> str:
+def status(spec: DatasetSpec, data_dir: DataDir = None) -> str:
     """ "built in", "prepared", "files" that `load` will prepare, or "" if not on this machine."""
     if spec.access == "built in":
         return "built in"
-    if cache.read_meta(request(spec, data_dir, seed).folder) is not None:
+    if request(spec, data_dir).open() is not None:
         return "prepared"
     base = resolve_data_dir(data_dir)
     return "" if (locate(spec, base) or find_copy(spec, base)) is None else "files"
@@ -102,24 +98,22 @@ def with_reported_split(dataset: Dataset) -> Dataset:
     return replace(dataset, val=None, test=dataset.val, fingerprint=mark, notes=notes)
 
 
-def _draw(spec: DatasetSpec, seed: int) -> Dataset | None:
+def _draw(spec: DatasetSpec) -> Dataset | None:
     """Synthetic data, drawn each time because it takes milliseconds; else None."""
     if spec.split != "drawn":
         return None
-    splits, origin = draw_splits(spec.name, seed), f"drawn with seed {seed}"
+    splits, origin = draw_splits(spec.name, seed=0), "drawn with seed 0"
     return from_tensors(spec.name, splits, spec.classes, origin=origin, notes=spec.notes)
 
 
-def _read(
-    spec: DatasetSpec, data_dir: Path, seed: int, fetch: bool, progress: Progress | None
-) -> Source:
+def _read(spec: DatasetSpec, data_dir: Path, fetch: bool, progress: Progress | None) -> Source:
     """The official files, or a copy if they are missing."""
     if spec.access == "built in":
-        return digits_source(seed)
+        return digits_source(seed=0)
     copy = None if locate(spec, data_dir) else find_copy(spec, data_dir)
     if copy is None:
         base = obtain(spec, data_dir, fetch=fetch, progress=progress)
-        source = READERS[spec.reader](spec, base, seed)
+        source = READERS[spec.reader](spec, base)
     else:
         source = read_copy(spec, copy, progress)
     notes = (*spec.notes, *source.notes)

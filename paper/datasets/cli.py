@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -25,33 +25,27 @@ data = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a dataset.")]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of created splits and of synthetic data.")]
 
 ACCESS = {"built in": "", "download": "auto", "tool": "tool", "request": "request"}
 SPLIT_KINDS = {"official": "official", "made": "stratified 70/10/20, seeded", "drawn": "drawn"}
 # longer lists of classes are cut
 MAX_SHOWN = 20
-# what is written for --json
-SPEC = ("name", "title", "classes", "shape", "sizes", "licence", "access", "url")
-DATASET = ("name", "classes", "shape", "fingerprint", "notes")
 
 
 @data.command(name="list")
-def list_datasets(data_dir: options.DataDir = None, json_file: options.Json = None) -> None:
+def list_datasets(data_dir: options.DataDir = None) -> None:
     """List all datasets, and which of them are on this machine."""
-    console = options.open_console(json_file)
+    console = Console()
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for heading in ("name", "images", "classes", "size", "licence", "get", "local"):
         right = heading in ("images", "classes")
         table.add_column(heading, justify="right" if right else "left", no_wrap=True)
-    entries = []
     for _, group in groupby(CATALOGUE.values(), lambda spec: spec.group):
         for spec in group:
             local = datasets.status(spec, data_dir)
             name = f"[bold]{spec.name}[/bold]" if local else spec.name
             size = (f"{spec.images:,}", str(len(spec.classes)), describe_shape(spec.shape))
             table.add_row(name, *size, spec.licence, ACCESS[spec.access], local)
-            entries.append({**_values(spec, SPEC), "local": local})
         table.add_row()
     console.print(table)
     command = "python -m paper data"
@@ -59,46 +53,37 @@ def list_datasets(data_dir: options.DataDir = None, json_file: options.Json = No
         console, f"auto: {command} prepare NAME downloads it; tool, request: see {command} info."
     )
     print_line(console, f"Data folder: {resolve_data_dir(data_dir)}")
-    options.write_results(json_file, entries)
 
 
 @data.command()
-def info(
-    name: Name, data_dir: options.DataDir = None, seed: Seed = 0, json_file: options.Json = None
-) -> None:
+def info(name: Name, data_dir: options.DataDir = None) -> None:
     """Show what a dataset is, how to get what is missing, and its content if it is prepared."""
-    console = options.open_console(json_file)
     with report_errors():
         spec = datasets.find(name)
-        local = datasets.status(spec, data_dir, seed)
+        local = datasets.status(spec, data_dir)
         if local in ("prepared", "built in"):
-            found = _describe(datasets.load(spec, data_dir, seed))
+            found = _describe(datasets.load(spec, data_dir))
         elif local == "files":
             found = [("local", f"files, not prepared: python -m paper data prepare {spec.name}")]
         else:
             folder = resolve_data_dir(data_dir)
             found = [("local", f"no. {download_hint(spec, folder)}")]
             found.append(("or", copy_hint(spec, folder)))
-    _print(console, spec, found)
-    options.write_results(json_file, {**_values(spec, SPEC), "local": local})
+    _print(spec, found)
 
 
 @data.command()
 def prepare(
     name: Name,
     data_dir: options.DataDir = None,
-    seed: Seed = 0,
     force: Annotated[
         bool, typer.Option("--force", help="Prepare again even if already prepared.")
     ] = False,
-    json_file: options.Json = None,
 ) -> None:
     """Download a dataset where possible, verify it, and decode it once for fast loading."""
-    console = options.open_console(json_file)
     with report_errors(), show_reading() as progress:
-        dataset = datasets.prepare(name, data_dir, seed, progress=progress, force=force)
-    _print(console, datasets.find(name), _describe(dataset))
-    options.write_results(json_file, _values(dataset, DATASET))
+        dataset = datasets.prepare(name, data_dir, progress=progress, force=force)
+    _print(datasets.find(name), _describe(dataset))
 
 
 def describe_shape(shape: tuple[int, ...]) -> str:
@@ -108,10 +93,6 @@ def describe_shape(shape: tuple[int, ...]) -> str:
     return f"{shape[1]}² {'grey' if shape[0] == 1 else 'RGB'}"
 
 
-def _values(described: object, fields: Sequence[str]) -> dict[str, Any]:
-    return {field: getattr(described, field) for field in fields}
-
-
 def _describe(dataset: Dataset) -> list[tuple[str, str]]:
     """The content of a dataset on this machine."""
     sizes = ", ".join(f"{name} {len(split):,}" for name, split in dataset.splits.items())
@@ -119,7 +100,7 @@ def _describe(dataset: Dataset) -> list[tuple[str, str]]:
     return [*rows, ("local", sizes), ("from", dataset.origin), ("fingerprint", dataset.fingerprint)]
 
 
-def _print(console: Console, spec: DatasetSpec, found: Sequence[tuple[str, str]]) -> None:
+def _print(spec: DatasetSpec, found: Sequence[tuple[str, str]]) -> None:
     """The catalogue's entry, and what was found."""
     sizes = ", ".join(f"{split} {count:,}" for split, count in spec.sizes.items())
     names = ", ".join(spec.classes[:MAX_SHOWN]) + (", …" if spec.classes[MAX_SHOWN:] else "")
@@ -139,4 +120,4 @@ def _print(console: Console, spec: DatasetSpec, found: Sequence[tuple[str, str]]
     for heading, text in dict.fromkeys((*rows, *found)):
         if text:
             table.add_row(heading, escape(text))
-    console.print(table, highlight=False)
+    Console().print(table, highlight=False)

@@ -1,27 +1,20 @@
 """Files of a catalogued dataset: locate, download, verify, unpack."""
 
 import gzip
-import hashlib
-import os
 import shutil
 import tarfile
-import tempfile
-import urllib.error
-import urllib.request
 import zipfile
 import zlib
 from http.client import HTTPException
 from pathlib import Path
-from typing import IO
+from tempfile import TemporaryDirectory
 
 from paper.datasets.catalogue import DatasetSpec
-from zetamix_lab.atomic_io import hash_file, write_file
+from zetamix_lab.atomic_io import hash_file
 from zetamix_lab.data.errors import DataError, DatasetNotFoundError
 from zetamix_lab.data.source import Progress, resolve_data_dir
 from zetamix_lab.text import reason
 
-CHUNK = 1 << 20
-TIMEOUT_S = 60
 DAMAGED = (OSError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile, tarfile.TarError)
 
 
@@ -36,7 +29,7 @@ def obtain(
         base = data_dir / spec.subfolder
         for file in spec.files:
             if not file.exists(base):
-                download(file.url, base / file.path, file.md5, progress)
+                download(file.url, base / file.path, file.md5)
     for file in spec.files:
         path = base / file.path
         # a file that is not unpacked is verified by its reader, which accepts a copy as well
@@ -86,64 +79,50 @@ def download_hint(spec: DatasetSpec, data_dir: Path) -> str:
     return f"It cannot be downloaded automatically ({spec.licence}). At {spec.url}, {steps}."
 
 
-def download(
-    url: str, path: Path, md5: str | None = None, progress: Progress | None = None
-) -> None:
+def download(url: str, path: Path, md5: str | None = None) -> None:
     """Download a file; it is created only when it is complete and verified."""
-    digest = hashlib.md5(usedforsecurity=False)
+    # imported here because it takes 1 s, and data on this machine need none of it
+    from torchvision.datasets.utils import download_url
 
-    def write(file: IO[bytes]) -> None:
-        if not url.startswith(("http://", "https://")):
-            raise ValueError("expected an http or https address")
-        request = urllib.request.Request(url, headers={"User-Agent": "zetamix"})
-        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
-            total = int(response.headers.get("Content-Length") or 0)
-            while chunk := response.read(CHUNK):
-                file.write(chunk)
-                digest.update(chunk)
-                if progress is not None:
-                    progress(f"downloading {path.name}", file.tell(), max(total, file.tell()))
-        if file.tell() < total:
-            raise ValueError(f"the connection ended after {file.tell():,} of {total:,} bytes")
-        if md5 is not None and digest.hexdigest() != md5:
-            raise ValueError(f"the file has the md5 {digest.hexdigest()}, expected {md5}")
-
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        write_file(path, write)
-    except (OSError, HTTPException, ValueError) as error:
-        why = getattr(error, "reason", None) or reason(error)
-        if isinstance(error, urllib.error.HTTPError):
-            why = f"the server returned {error.code} {error.reason}"
+        with TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as part:
+            download_url(url, part, path.name, md5)
+            Path(part, path.name).replace(path)
+    except (OSError, HTTPException, RuntimeError, ValueError) as error:
         raise DataError(
-            f"{path.name} could not be downloaded from {url}: {why}. Try again later, or download "
-            f"the file on another machine and save it as {path}."
+            f"{path.name} could not be downloaded from {url}: {reason(error)}. Try again later, or "
+            f"download the file on another machine and save it as {path}."
         ) from None
 
 
-def unpack(
-    archive: Path, target: Path, progress: Progress | None = None, limit: int | None = None
-) -> None:
+def unpack(archive: Path, target: Path, progress: Progress | None = None) -> None:
     """Unpack a zip, tar or gz file to `target`, which is created atomically.
 
-    No member is written outside the folder. Raises for an archive that unpacks to more than `limit`
-    bytes; None means the free disk space.
+    No member is written outside the folder.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    limit = shutil.disk_usage(target.parent).free if limit is None else limit
     if progress is not None:
         progress(f"unpacking {archive.name}", 0, 0)
+    target.parent.mkdir(parents=True, exist_ok=True)
     try:
         if archive.stat().st_size == 0:
             raise EOFError("it is empty")
-        with tempfile.TemporaryDirectory(
-            prefix=f".{target.name}.", suffix=".part", dir=target.parent
-        ) as part:
+        with TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as part:
             content = Path(part, "content")
-            _extract(archive, content, limit)
+            if zipfile.is_zipfile(archive):
+                with zipfile.ZipFile(archive) as packed:
+                    # drops drives, roots and ".." from names, and writes links as plain files
+                    packed.extractall(content)
+            elif archive.suffix == ".gz" and not archive.name.endswith(".tar.gz"):
+                with gzip.open(archive) as source, content.open("wb") as file:
+                    shutil.copyfileobj(source, file)
+            else:
+                # rejects devices, and links and paths that lead outside
+                shutil.unpack_archive(archive, content, "tar", filter="data")
             # the folder in it with the name of the target, or else everything
             inner = content / target.name
             try:
-                os.rename(inner if inner.is_dir() else content, target)
+                (inner if inner.is_dir() else content).rename(target)
             except OSError:
                 # another process was faster
                 if not target.exists():
@@ -152,33 +131,6 @@ def unpack(
         raise DataError(
             f"{archive} cannot be unpacked: {reason(error)}. Delete it and download it again."
         ) from None
-
-
-def _extract(archive: Path, content: Path, limit: int) -> None:
-    def check(size: int) -> None:
-        if size > limit:
-            raise DataError(
-                f"{archive} unpacks to more than {limit / 1e9:,.1f} GB, the available disk space."
-            )
-
-    if zipfile.is_zipfile(archive):
-        with zipfile.ZipFile(archive) as packed:
-            check(sum(info.file_size for info in packed.infolist()))
-            # zipfile drops drives, roots and ".." from names, and writes links as plain files
-            packed.extractall(content)
-    elif archive.suffix == ".gz" and not archive.name.endswith(".tar.gz"):
-        with gzip.open(archive) as source, content.open("wb") as file:
-            while chunk := source.read(CHUNK):
-                check(file.tell() + len(chunk))
-                file.write(chunk)
-    else:
-        with tarfile.open(archive) as tar:
-            total = 0
-            for member in tar:
-                total += member.size
-                check(total)
-                # rejects devices, and links and paths that lead outside
-                tar.extract(member, content, filter="data")
 
 
 def _partial(spec: DatasetSpec, data_dir: Path) -> list[Path]:

@@ -1,8 +1,7 @@
 """Readers of official files, and of copies as arrays or folders of classes, to a `Source`.
 
-Every reader takes the entry of the catalogue, the folder of its files and the seed of splits; most
-list image files with their split and class. The caller adds the name, classes and notes of the
-entry.
+Every reader takes the entry of the catalogue and the folder of its files; most list image files
+with their split and class. The caller adds the name, classes and notes of the entry.
 """
 
 import hashlib
@@ -20,15 +19,9 @@ from paper.datasets.catalogue import DatasetSpec
 from paper.datasets.files import unpack
 from zetamix_lab.atomic_io import hash_file
 from zetamix_lab.data.errors import DataError
-from zetamix_lab.data.image_files import (
-    NATIVE,
-    Fit,
-    images_below,
-    read_images,
-    subfolders,
-    try_header,
-)
-from zetamix_lab.data.readers.label_csv import ImageIndex, read_csv
+from zetamix_lab.data.image_files import NATIVE, Fit, read_images, try_header
+from zetamix_lab.data.readers.folders import from_folder
+from zetamix_lab.data.readers.label_csv import ImageIndex, read_cells, read_csv
 from zetamix_lab.data.readers.named import torchvision_source
 from zetamix_lab.data.readers.npz import from_npz
 from zetamix_lab.data.source import Progress, Source, array_source
@@ -37,7 +30,6 @@ from zetamix_lab.data.splits import complete_splits
 Listed: TypeAlias = list[tuple[str, Path, str]]
 """The split, file and class of every image."""
 
-PHOTOS = (".jpg", ".jpeg")
 # what may follow the name of a dataset in the name of a copy, and its suffix
 COPY = r"(?:[_-].*?)?(\.npz|\.tar|\.tar\.gz|\.tgz|\.zip)?"
 # columns of the archive's metadata in its older and newer versions; the current diagnosis_1 is only
@@ -49,20 +41,28 @@ ARCHIVE_DIAGNOSES = (
     *(f"diagnosis_{level}" for level in range(2, 6)),
 )
 UNDIAGNOSED = ("", "unknown", "none", "nan", "not available", "indeterminate")
+ZEROS, ONES = ("0", "0.0"), ("1", "1.0")
 LESIONS = ("melanoma", "nevus", "seborrheic keratosis")
 
 
 def image_source(
     spec: DatasetSpec,
-    listed: Listed,
     base: Path,
-    origin: str = "official files in {}",
+    listed: Listed,
     notes: Sequence[str] = (),
+    origin: str = "official files in {}",
     fit: Fit | None = None,
 ) -> Source:
-    """The images of a dataset; `fit` is the catalogue's if it is not given."""
+    """The images of a dataset; those without official splits are split 70/10/20.
+
+    fit: the catalogue's if it is not given.
+    """
+    is_split = {split for split, _, _ in listed} != {"train"}
+    if not is_split:
+        # sorted by name, so that the order of a label file or of a disk does not change the split
+        listed = sorted(listed, key=lambda item: item[1].relative_to(base).as_posix().lower())
     files = [file for _, file, _ in listed]
-    return Source(
+    source = Source(
         name=spec.name,
         classes=spec.classes,
         shape=spec.shape,
@@ -74,65 +74,32 @@ def image_source(
         names=[os.path.relpath(file, base) for file in files],
         notes=tuple(notes),
     )
-
-
-def split_source(
-    spec: DatasetSpec, base: Path, listed: Listed, seed: int, notes: Sequence[str] = ()
-) -> Source:
-    """Train, val and test from images without official splits."""
-    # sorted by name, so that the order of a label file or of a disk does not change the split
-    ordered = sorted(listed, key=lambda item: item[1].relative_to(base).as_posix().lower())
-    source = image_source(spec, ordered, base, notes=notes)
-    return complete_splits(source, seed=seed, origin=str(base))
+    return source if is_split else complete_splits(source, seed=0, origin=str(base))
 
 
 # natural and medical images
 
 
-def torchvision_set(spec: DatasetSpec, base: Path, seed: int) -> Source:
+def torchvision_set(spec: DatasetSpec, base: Path) -> Source:
     """MNIST, Fashion-MNIST and CIFAR, read by torchvision."""
     return replace(torchvision_source(spec.name, base), origin=f"official files in {base}")
 
 
-def stl10(spec: DatasetSpec, base: Path, seed: int) -> Source:
+def stl10(spec: DatasetSpec, base: Path) -> Source:
     """STL-10 without its unlabelled images, which torchvision requires."""
-    parts = {}
+    parts, folder = {}, base / spec.files[0].content
     for split in spec.sizes:
-        folder = base / spec.files[0].content
-        labels_file, images_file = folder / f"{split}_y.bin", folder / f"{split}_X.bin"
-        labels = np.fromfile(labels_file, np.uint8).astype(np.int64)
-        outside = (labels < 1) | (labels > len(spec.classes))
-        if outside.any():
-            row = int(outside.argmax())
-            raise DataError(
-                f"{labels_file}, row {row}: label {labels[row]}; expected 1 to {len(spec.classes)}."
-            )
-        size, expected = images_file.stat().st_size, len(labels) * int(np.prod(spec.shape))
-        if size != expected:
-            raise DataError(
-                f"{images_file} has {size:,} bytes; expected {expected:,} for {len(labels):,} "
-                "images."
-            )
+        labels = np.fromfile(folder / f"{split}_y.bin", np.uint8).astype(np.int64) - 1
         # stored column by column
-        images = np.fromfile(images_file, np.uint8).reshape(-1, *spec.shape).swapaxes(2, 3)
-        parts[split] = (images, labels - 1)
+        images = np.fromfile(folder / f"{split}_X.bin", np.uint8).reshape(-1, *spec.shape)
+        parts[split] = (images.swapaxes(2, 3), labels)
     return array_source(spec.name, spec.classes, parts, f"official files in {base}")
 
 
-def imagenet_subset(spec: DatasetSpec, base: Path, seed: int) -> Source:
-    """Imagenette and Imagewoof: `train` and `val`, one folder per class."""
-    return folder_source(spec, base / spec.files[0].content)
-
-
-def medmnist(spec: DatasetSpec, base: Path, seed: int) -> Source:
-    """One of MedMNIST's own files, or a copy of it that was saved again."""
-    return npz_source(spec, base / spec.files[0].path)
-
-
 def npz_source(spec: DatasetSpec, path: Path) -> Source:
-    """An `.npz` file in the MedMNIST layout, with a note if it is not the official one."""
+    """An `.npz` file of MedMNIST or in its layout, with a note if it is not the official one."""
     table = from_npz(path)
-    labels = table.labels["label"].to_numpy() if "label" in table.labels else np.array([-1])
+    labels = table.frame["label"].to_numpy()
     shape = table.arrays[0].shape[1:]
     outside = labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= len(spec.classes)
     if shape != spec.shape or outside:
@@ -198,7 +165,10 @@ def read_copy(spec: DatasetSpec, path: Path, progress: Progress | None = None) -
             unpack(path, folder, progress)
     root = _root(folder)
     if root is None:
-        raise DataError(f"{path} cannot replace {spec.title}: expected {_layout(spec)}.")
+        raise DataError(
+            f"{path} cannot replace {spec.title}: expected {'|'.join(spec.sizes)}/class/… with a "
+            f"folder for each class ({', '.join(spec.classes)})."
+        )
     return folder_source(spec, root, f"read from folders of classes in {root.name}, unverified")
 
 
@@ -207,7 +177,10 @@ def folder_source(spec: DatasetSpec, root: Path, *notes: str) -> Source:
 
     notes: notes for images that do not have the dataset's size.
     """
-    listed = [item for split in spec.sizes for item in _list_classes(spec, root, split)]
+    listed = list_folders(spec, root)
+    if absent := set(spec.sizes) - {split for split, _, _ in listed}:
+        expected = "|".join(spec.sizes)
+        raise DataError(f"{root}: no folder {min(absent)}; expected {expected}/class/….")
     headers = [header for _, file, _ in listed if (header := try_header(file))]
     same = sum((header.height, header.width) == spec.shape[1:] for header in headers)
     fit = spec.fit
@@ -216,40 +189,34 @@ def folder_source(spec: DatasetSpec, root: Path, *notes: str) -> Source:
         fit, size = NATIVE, f"{spec.shape[2]} × {spec.shape[1]} pixels"
         crop = spec.fit.crop and f"; the paper's crop, {spec.fit.describe()}, is not applied"
         notes = (f"copies of {size}, used as they are, not the original files{crop or ''}",)
-    return image_source(spec, listed, root, "{}, folders of splits and classes", notes, fit)
+    return image_source(spec, root, listed, notes, "{}, folders of splits and classes", fit)
 
 
-def _list_classes(spec: DatasetSpec, root: Path, split: str) -> Listed:
-    # Imagenette calls its test split val, as there is no other
-    names = [split, "val"] if split == "test" and "val" not in spec.sizes else [split]
-    folder = next((root / name for name in names if (root / name).is_dir()), None)
-    if folder is None:
-        raise DataError(f"{root}: no folder {names[0]}; expected {_layout(spec)}.")
+def list_folders(spec: DatasetSpec, folder: Path) -> Listed:
+    """The images in folders of classes, of each split or of all, without masks."""
     known = {_spelled(name): label for name, label in spec.labels.items()}
     known = {_spelled(name): name for name in spec.classes} | known
-    found = {path: known.get(_spelled(path.name), "") for path in subfolders(folder)}
-    unknown = [path.name for path, label in found.items() if not label]
-    missing = [name for name in spec.classes if name not in found.values()]
-    if unknown or missing:
-        problems = [f"missing {', '.join(missing)}"] if missing else []
-        problems += [f"unexpected {', '.join(unknown)}"] if unknown else []
-        raise DataError(f"{folder}: {'; '.join(problems)}. Expected {_layout(spec)}.")
-    return [(split, file, label) for path, label in found.items() for file in images_below(path)]
+    table, listed = from_folder(folder), list[tuple[str, Path, str]]()
+    frame = table.frame
+    for split, name, file in zip(frame["split"], frame["label"], table.files, strict=True):
+        if _spelled(name) not in known:
+            names = ", ".join(spec.labels or spec.classes)
+            raise DataError(f"{folder}: unexpected folder {name}; expected {names}.")
+        # Imagenette calls its test split val, as there is no other
+        own = "test" if split == "val" and "val" not in spec.sizes else split
+        if not file.stem.lower().endswith("mask"):
+            listed.append((own, file, known[_spelled(name)]))
+    return listed
 
 
 def _spelled(name: str) -> str:
     return name.lower().replace("_", " ").replace("-", " ")
 
 
-def _layout(spec: DatasetSpec) -> str:
-    names = ", ".join(spec.labels or spec.classes)
-    return f"{'|'.join(spec.sizes)}/class/… with a folder for each class of {spec.title} ({names})"
-
-
 # skin lesions: ISIC challenges and archive, DermoFit, derm7point, PH², MED-NODE
 
 
-def isic_challenge(spec: DatasetSpec, base: Path, seed: int) -> Source:
+def isic_challenge(spec: DatasetSpec, base: Path) -> Source:
     """The challenges of 2016 to 2018: for each split a folder of images and a table.
 
     The first column of a table names the image. The table of 2016 has the class in the second one,
@@ -262,29 +229,32 @@ def isic_challenge(spec: DatasetSpec, base: Path, seed: int) -> Source:
             path = base / table.content
             path = path / f"{path.name}.csv" if path.is_dir() else path
             if spec.name == "isic2016":
-                cells = read_csv(path, ["image", "label"], header=False)
+                cells = read_cells(path).set_axis(["image", "label"], axis=1)
                 labels = _read_values(path, cells, spec, "label")
             else:
-                cells = read_csv(path, list(spec.labels))
+                cells = _read_columns(path, list(spec.labels))
                 labels = _read_marks(path, cells, spec)
-            index = ImageIndex(base / images.content, suffixes=PHOTOS)
+            index = ImageIndex(base / images.content)
             listed += _list_images(path, cells.iloc[:, 0], labels, index, split)
-    return image_source(spec, listed, base)
+    return image_source(spec, base, listed)
 
 
-def isic_archive(spec: DatasetSpec, base: Path, seed: int) -> Source:
+def isic_archive(spec: DatasetSpec, base: Path) -> Source:
     """Collections as `isic image download` writes them: images and `metadata.csv`."""
     table = base / "metadata.csv"
     cells = read_csv(table)
-    column = _find_column(table, cells, ARCHIVE_IDS, "the image's id")
-    _find_column(table, cells, ARCHIVE_DIAGNOSES, "the diagnosis")
+    for names in (ARCHIVE_IDS, ARCHIVE_DIAGNOSES):
+        if not set(names) & set(cells):
+            columns, got = ", ".join(names), ", ".join(cells)
+            raise DataError(f"{table}, row 1: expected one of the columns {columns}; got {got}.")
+    column = next(name for name in ARCHIVE_IDS if name in cells)
     labels = pd.Series([archive_class(row) for row in cells.to_dict("records")], cells.index)
     kept = labels.isin(spec.classes)
-    index = ImageIndex(base, suffixes=PHOTOS)
+    index = ImageIndex(base)
     listed = _list_images(table, cells.loc[kept, column], labels[kept], index)
     dropped = int((~kept).sum())
     note = f"{dropped:,} images of {base} are not used: undiagnosed, or of another class"
-    return split_source(spec, base, listed, seed, [note] if dropped else [])
+    return image_source(spec, base, listed, [note] if dropped else [])
 
 
 def archive_class(row: Mapping[str, str]) -> str:
@@ -295,36 +265,24 @@ def archive_class(row: Mapping[str, str]) -> str:
     return next(named, "others") if texts else ""
 
 
-def label_folders(spec: DatasetSpec, base: Path, seed: int) -> Source:
-    """DermoFit and MED-NODE: one folder per label; masks are in the same folders."""
+def label_folders(spec: DatasetSpec, base: Path) -> Source:
+    """DermoFit and MED-NODE: one folder per label."""
     folder = base if spec.name == "dermofit" else base / spec.files[0].content
-    missing = [name for name in spec.labels if not (folder / name).is_dir()]
-    if missing:
-        raise DataError(
-            f"{folder}: expected the folders {', '.join(spec.labels)}; missing: "
-            f"{', '.join(missing)}."
-        )
-    listed = [
-        ("train", file, label)
-        for name, label in spec.labels.items()
-        for file in images_below(folder / name)
-        if not file.stem.lower().endswith("mask")
-    ]
-    return split_source(spec, base, listed, seed)
+    return image_source(spec, base, list_folders(spec, folder))
 
 
-def derm7pt(spec: DatasetSpec, base: Path, seed: int) -> Source:
+def derm7pt(spec: DatasetSpec, base: Path) -> Source:
     """Clinical and dermoscopic photographs of the same cases, in one table."""
     release = base / spec.files[0].content
     column = "clinic" if spec.name == "derm7pt_clinical" else "derm"
     table = release / "meta" / "meta.csv"
-    cells = read_csv(table, ["diagnosis", column])
+    cells = _read_columns(table, ["diagnosis", column])
     labels = _read_values(table, cells, spec, "diagnosis")
     listed = _list_images(table, cells[column], labels, ImageIndex(release / "images"))
-    return split_source(spec, base, listed, seed)
+    return image_source(spec, base, listed)
 
 
-def ph2(spec: DatasetSpec, base: Path, seed: int) -> Source:
+def ph2(spec: DatasetSpec, base: Path) -> Source:
     """Cases `IMD###`; a text file has `|| Name || Histology || Clinical Diagnosis || …`."""
     release = base / spec.files[0].content
     table = release / "PH2_dataset.txt"
@@ -351,18 +309,18 @@ def ph2(spec: DatasetSpec, base: Path, seed: int) -> Source:
     cells = pd.DataFrame.from_dict(named, orient="index").fillna("")
     labels = _read_values(table, cells, spec, "clinical diagnosis")
     index = ImageIndex(release / "PH2 Dataset images")
-    return split_source(spec, base, _list_images(table, cells["name"], labels, index), seed)
+    return image_source(spec, base, _list_images(table, cells["name"], labels, index))
 
 
-def _find_column(path: Path, cells: pd.DataFrame, names: Sequence[str], content: str) -> str:
-    """The first of these columns that a table has."""
-    for name in names:
-        if name in cells:
-            return name
-    raise DataError(
-        f"{path}, row 1: expected a column for {content}, called {', '.join(names[:-1])} or "
-        f"{names[-1]}; got {', '.join(cells)}."
-    )
+def _read_columns(path: Path, columns: Sequence[str]) -> pd.DataFrame:
+    """A table that has these columns."""
+    cells = read_csv(path)
+    if missing := [column for column in columns if column not in cells]:
+        raise DataError(
+            f"{path}, row 1: expected the columns {', '.join(columns)}, got {', '.join(cells)}; "
+            f"missing: {', '.join(missing)}."
+        )
+    return cells
 
 
 def _read_values(path: Path, cells: pd.DataFrame, spec: DatasetSpec, column: str) -> list[str]:
@@ -382,15 +340,11 @@ def _read_marks(path: Path, cells: pd.DataFrame, spec: DatasetSpec) -> list[str]
     labels: list[str] = []
     others = [name for name in spec.classes if name not in spec.labels.values()]
     for row, marks in cells[list(spec.labels)].to_dict("index").items():
-        for column, text in marks.items():
-            if text not in ("0", "0.0", "1", "1.0"):
-                raise DataError(f"{path}, row {row}: {column} is {text!r}; expected 0 or 1.")
-        marked = [spec.labels[column] for column, text in marks.items() if float(text)] or others
-        if len(marked) != 1:
-            count = sum(map(float, marks.values()))
+        marked = [spec.labels[column] for column, text in marks.items() if text in ONES] or others
+        if len(marked) != 1 or not {*marks.values()} <= {*ONES, *ZEROS}:
             raise DataError(
-                f"{path}, row {row}: {count:.0f} of {', '.join(spec.labels)} are 1; expected "
-                f"{'at most' if others else 'exactly'} one."
+                f"{path}, row {row}: expected {'at most' if others else 'exactly'} one 1 and zeros "
+                f"in {', '.join(marks)}; got {', '.join(marks.values())}."
             )
         labels += marked
     return labels
@@ -409,11 +363,12 @@ def _list_images(
     return listed
 
 
-READERS: dict[str, Callable[[DatasetSpec, Path, int], Source]] = {
+READERS: dict[str, Callable[[DatasetSpec, Path], Source]] = {
     "torchvision_set": torchvision_set,
     "stl10": stl10,
-    "imagenet_subset": imagenet_subset,
-    "medmnist": medmnist,
+    # Imagenette and Imagewoof: `train` and `val`, one folder per class
+    "imagenet_subset": lambda spec, base: folder_source(spec, base / spec.files[0].content),
+    "medmnist": lambda spec, base: npz_source(spec, base / spec.files[0].path),
     **dict.fromkeys(("isic2016", "isic2017", "isic2018"), isic_challenge),
     "isic_archive": isic_archive,
     "label_folders": label_folders,

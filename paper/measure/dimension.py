@@ -6,27 +6,20 @@ import torch
 from torch import Tensor
 
 from paper.measure.neighbours import FLOAT64, Cloud, blocks, nearest
-from zetamix.checks import check_count, check_number, check_tensor
 
 # bytes of neighbourhoods that a CPU works on at a time, so that they stay in its cache: 612
 # neighbourhoods of 128 images of 3072 numbers take 1.6 s on one core, 2.9 s in parts of 500 MB
 CACHE = 16e6
+# a component counts if its variance exceeds this fraction of the largest
+EIGENVALUE_RATIO = 0.05
 
 
-def local_dimension(
-    points: Tensor,
-    neighbours: int | Sequence[int] = 128,
-    *,
-    eigenvalue_ratio: float = 0.05,
-    memory_gb: float = 1.0,
-) -> Tensor:
-    """The local intrinsic dimension at each of `points` [n, ...], float32 [n].
+def local_dimension(points: Tensor, neighbours: Sequence[int], *, memory_gb: float = 1.0) -> Tensor:
+    """The local intrinsic dimension at each of `points` [n, ...], float32 [len(neighbours), n].
 
-    For a sequence of `neighbours`, the result is [len(neighbours), n], from one search.
-
-    It is the number of principal components of the `neighbours` nearest points, without the point
-    itself, whose variance exceeds `eigenvalue_ratio` times the largest (Fukunaga and Olsen;
-    Appendix C of the paper).
+    It is the number of principal components of the nearest points, without the point itself, whose
+    variance exceeds 5 % of the largest (Fukunaga and Olsen; Appendix C of the paper). All numbers
+    of neighbours share one search.
 
     The result equals that of scikit-dimension's `lPCA(ver="FO", alphaFO=0.05).fit_pw`, computed in
     float64 for any dtype of the points. If all neighbours are the same point, the dimension is 0.
@@ -36,24 +29,24 @@ def local_dimension(
         all others are always needed.
 
     >>> line = torch.arange(100.0).unsqueeze(1) * torch.tensor([3.0, 4.0, 0.0])
-    >>> local_dimension(line, neighbours=8).unique()
+    >>> local_dimension(line, [8, 16]).unique()
     tensor([1.])
-    >>> local_dimension(line, neighbours=[8, 16]).shape
-    torch.Size([2, 100])
     """
-    several = isinstance(neighbours, Sequence)
-    sizes = list(neighbours) if isinstance(neighbours, Sequence) else [neighbours]
-    _check(points, sizes, eigenvalue_ratio, memory_gb)
+    if not 2 <= min(neighbours) <= max(neighbours) < len(points):
+        raise ValueError(
+            f"neighbours must be from 2 to {len(points) - 1} for {len(points)} points, got "
+            f"{list(neighbours)}."
+        )
     # a quarter for copies of points, three for blocks
     cloud = Cloud(points.detach().flatten(1), memory_gb * 1e9 / 4)
-    result = torch.empty(len(sizes), len(cloud), device=points.device, dtype=torch.float32)
-    for queries in blocks(len(cloud), _block_size(cloud, max(sizes), 0.75e9 * memory_gb)):
-        near = nearest(cloud, queries, cloud.products(queries), sizes)
-        for row, size in zip(result, sizes, strict=True):
+    result = torch.empty(len(neighbours), len(cloud), device=points.device, dtype=torch.float32)
+    for queries in blocks(len(cloud), _block_size(cloud, max(neighbours), 0.75e9 * memory_gb)):
+        near = nearest(cloud, queries, cloud.products(queries), neighbours)
+        for row, size in zip(result, neighbours, strict=True):
             # LAPACK, matrix by matrix: 0.6 ms for 128 × 128 on one core, 0.7 ms on an H200
             values = torch.linalg.eigvalsh(_moments(cloud, near[:, :size]))
-            row[queries] = (values > eigenvalue_ratio * values[:, -1:]).sum(1).to(row)
-    return result if several else result[0]
+            row[queries] = (values > EIGENVALUE_RATIO * values[:, -1:]).sum(1).to(row)
+    return result
 
 
 def _block_size(cloud: Cloud, neighbours: int, memory: float) -> int:
@@ -83,22 +76,3 @@ def _moments(cloud: Cloud, near: Tensor) -> Tensor:
         pair = (points.mT, points) if width == cloud.features else (points, points.mT)
         torch.bmm(*pair, out=moments[part])
     return moments
-
-
-def _check(points: Tensor, sizes: list[int], eigenvalue_ratio: float, memory_gb: float) -> None:
-    check_tensor("points", points)
-    if not sizes:
-        raise ValueError("neighbours must contain at least one number, got none.")
-    for size in sizes:
-        check_count("neighbours", size, 2)
-    check_number("eigenvalue_ratio", eigenvalue_ratio, low=0, high=1)
-    check_number("memory_gb", memory_gb, low=0.01)
-    if points.is_complex():
-        raise TypeError(f"points must be real numbers, got {points.dtype}.")
-    if points.ndim < 2 or points[0].numel() == 0:
-        raise ValueError(f"points must be [n, features], got {list(points.shape)}.")
-    if max(sizes) >= len(points):
-        raise ValueError(
-            f"neighbours={max(sizes)} needs at least {max(sizes) + 1} points, got {len(points)}. "
-            "Use fewer neighbours."
-        )

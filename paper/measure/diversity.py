@@ -5,13 +5,14 @@ from torch import Tensor
 
 from paper.measure.estimate import Estimate, mean_of
 from paper.measure.neighbours import Cloud, distances_to
-from zetamix.checks import check_count, check_number, check_tensor
 
 # Naeem et al. (2020) take five neighbours for coverage
 COVERAGE_NEIGHBOURS = 5
+# bytes of copies of points at a time
+MEMORY = 0.25e9
 
 
-def relative_distance(outputs: Tensor, originals: Tensor, *, memory_gb: float = 1.0) -> Estimate:
+def relative_distance(outputs: Tensor, originals: Tensor) -> Estimate:
     """Distance of outputs to the nearest original, in nearest-neighbour distances of originals.
 
     The unit is the mean distance of an original to its nearest other original: 0 means that
@@ -21,7 +22,7 @@ def relative_distance(outputs: Tensor, originals: Tensor, *, memory_gb: float = 
     >>> relative_distance(line[:-1] + 0.25, line).value
     0.25
     """
-    cloud, other = _clouds(outputs, originals, memory_gb)
+    cloud, other = _clouds(outputs, originals)
     unit = float(distances_to(cloud, cloud, 1, itself=False).mean())
     # rounding errors put duplicates up to this far apart
     if unit <= 1e-7 * float(cloud.squares.mean().sqrt()):
@@ -32,13 +33,7 @@ def relative_distance(outputs: Tensor, originals: Tensor, *, memory_gb: float = 
     return mean_of(distances_to(other, cloud, 1) / unit)
 
 
-def coverage(
-    outputs: Tensor,
-    originals: Tensor,
-    neighbours: int = COVERAGE_NEIGHBOURS,
-    *,
-    memory_gb: float = 1.0,
-) -> Estimate:
+def coverage(outputs: Tensor, originals: Tensor, neighbours: int = COVERAGE_NEIGHBOURS) -> Estimate:
     """The fraction of originals with an output nearby (Naeem et al., 2020).
 
     Nearby means within the distance of an original to its `neighbours`-th nearest other original.
@@ -47,12 +42,7 @@ def coverage(
     >>> coverage(line[:2] + 0.1, line, neighbours=1).value
     0.375
     """
-    check_count("neighbours", neighbours, 1)
-    cloud, other = _clouds(outputs, originals, memory_gb)
-    if neighbours >= len(cloud):
-        raise ValueError(
-            f"neighbours={neighbours} needs at least {neighbours + 1} originals, got {len(cloud)}."
-        )
+    cloud, other = _clouds(outputs, originals)
     radius = distances_to(cloud, cloud, neighbours, itself=False)[:, -1]
     return mean_of(distances_to(cloud, other, 1)[:, 0] <= radius)
 
@@ -63,7 +53,6 @@ def classes_per_label(targets: Tensor, threshold: float = 0.01) -> Estimate:
     >>> classes_per_label(torch.tensor([[0.9, 0.095, 0.005], [1.0, 0.0, 0.0]])).value
     1.5
     """
-    check_number("threshold", threshold, low=0, high=1)
     return mean_of((targets > threshold).sum(1))
 
 
@@ -93,19 +82,6 @@ def entropy(probabilities: Tensor) -> Tensor:
     return terms.sum(-1)
 
 
-def _clouds(outputs: Tensor, originals: Tensor, memory_gb: float) -> tuple[Cloud, Cloud]:
-    check_tensor("outputs", outputs)
-    check_tensor("originals", originals)
-    if outputs.shape[1:] != originals.shape[1:] or outputs.ndim < 2:
-        raise ValueError(
-            "outputs and originals must have samples of the same shape, got "
-            f"{list(outputs.shape)} and {list(originals.shape)}."
-        )
-    if len(originals) < 2 or len(outputs) == 0:
-        raise ValueError(
-            f"Expected at least one output and two originals, got {len(outputs)} and "
-            f"{len(originals)}."
-        )
-    memory = memory_gb * 1e9 / 4
-    cloud = Cloud(originals.detach().flatten(1), memory)
-    return cloud, Cloud(outputs.detach().flatten(1), memory, cloud.origin)
+def _clouds(outputs: Tensor, originals: Tensor) -> tuple[Cloud, Cloud]:
+    cloud = Cloud(originals.detach().flatten(1), MEMORY)
+    return cloud, Cloud(outputs.detach().flatten(1), MEMORY, cloud.origin)

@@ -1,21 +1,103 @@
-"""Realism and label correctness of outputs, judged by an oracle: a reliable classifier."""
+"""Realism and label correctness of outputs, judged by an oracle.
+
+The oracle is a small classifier whose accuracy on unseen samples is known.
+"""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from paper.measure.diversity import entropy
 from paper.measure.estimate import Estimate, mean_of
-from zetamix.checks import check_count, check_same_shape, check_tensor
+from zetamix_lab.data.dataset import Split
+from zetamix_lab.data.loader import Scale, measure_scale
+from zetamix_lab.models import initialise
 
 # the paper calls outputs highly realistic if the oracle's entropy is below this
 CERTAIN = 0.1
 # lower bound of label probabilities: a class that the oracle predicts and the label excludes costs
 # 16.1 nats instead of infinity
 FLOOR = 1e-7
+# outputs that the oracle judges at a time
+BATCH_SIZE = 512
+# training of the oracle
+TRAIN_BATCH = 128
+# SGD with Nesterov momentum, one cycle of the learning rate
+PEAK_RATE = 0.05
+WEIGHT_DECAY = 5e-4
+# random rotation, scale and shift of every training image
+DEGREES, STRETCH, SHIFT = 10.0, 0.1, 0.07
+
+
+class Oracle(nn.Module):
+    """A network that standardises its inputs as in training; its forward returns logits."""
+
+    def __init__(self, model: nn.Module, scale: Scale) -> None:
+        super().__init__()
+        self.model = model
+        self.scale = scale
+
+    def forward(self, samples: Tensor) -> Tensor:
+        logits: Tensor = self.model(self.scale.apply(samples, torch.float32))
+        return logits
+
+
+def train_oracle(
+    train: Split,
+    num_classes: int,
+    *,
+    model: str = "lenet5",
+    epochs: int = 20,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+) -> Oracle:
+    """Train a classifier of images, left in evaluation mode.
+
+    LeNet-5, with batch normalisation, ReLU and max pooling, trained on the 60,000 images of MNIST
+    has a test accuracy of 99.45 % (seed 0) and 99.60 % (seed 1).
+    """
+    scale = measure_scale(train.samples).to(torch.device(device))
+    oracle = Oracle(initialise(model, num_classes, train.shape, seed), scale).to(device).train()
+    generator, steps_per_epoch = torch.Generator().manual_seed(seed), -(-len(train) // TRAIN_BATCH)
+    optimizer = torch.optim.SGD(
+        oracle.parameters(), PEAK_RATE, momentum=0.9, nesterov=True, weight_decay=WEIGHT_DECAY
+    )
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, PEAK_RATE, total_steps=epochs * steps_per_epoch, pct_start=0.2
+    )
+    for _ in range(epochs):
+        # equal parts: batch normalisation does not support a last batch of one
+        order = torch.randperm(len(train), generator=generator).tensor_split(steps_per_epoch)
+        for rows in order:
+            batch = augment(train.samples[rows].float(), generator).to(device)
+            loss = F.cross_entropy(oracle(batch), train.labels[rows].to(device))
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            schedule.step()
+    return oracle.eval().requires_grad_(requires_grad=False)
+
+
+def accuracy(oracle: Oracle, test: Split) -> Estimate:
+    device = next(oracle.parameters()).device
+    return mean_of(predict(oracle, test.samples.to(device)).argmax(1).cpu() == test.labels)
+
+
+def augment(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Rotate, scale and shift every image at random; the border is repeated outside."""
+    draws = torch.rand(4, len(images), generator=generator).mul_(2).sub_(1)
+    angle = draws[0] * math.radians(DEGREES)
+    size = 1 + draws[1] * STRETCH
+    cosine, sine = angle.cos() * size, angle.sin() * size
+    # in units of half the image
+    right, down = draws[2] * 2 * SHIFT, draws[3] * 2 * SHIFT
+    rows = [torch.stack([cosine, -sine, right], 1), torch.stack([sine, cosine, down], 1)]
+    grid = F.affine_grid(torch.stack(rows, 1), list(images.shape), align_corners=False)
+    return F.grid_sample(images, grid, padding_mode="border", align_corners=False)
 
 
 @dataclass(frozen=True)
@@ -49,9 +131,7 @@ class Judgement:
         }
 
 
-def judge(
-    oracle: Callable[[Tensor], Tensor], samples: Tensor, targets: Tensor, *, batch_size: int = 512
-) -> Judgement:
+def judge(oracle: Callable[[Tensor], Tensor], samples: Tensor, targets: Tensor) -> Judgement:
     """Judge outputs and their labels as in Figure 3 (f) and (g) of the paper.
 
     oracle: returns logits [n, classes] for samples; a module is in evaluation mode.
@@ -66,11 +146,7 @@ def judge(
     >>> judgement.certain.tolist(), round(float(judgement.cross_entropies), 4)
     ([True], 0.6931)
     """
-    check_tensor("samples", samples)
-    check_tensor("targets", targets)
-    logits = predict(oracle, samples, batch_size=batch_size)
-    check_same_shape("the oracle's logits", logits, "targets", targets)
-    logs = logits.double().log_softmax(1)
+    logs = predict(oracle, samples).double().log_softmax(1)
     predicted = logs.exp()
     given = targets.detach().to(predicted)
     return Judgement(
@@ -82,12 +158,9 @@ def judge(
 
 
 @torch.no_grad()
-def predict(
-    oracle: Callable[[Tensor], Tensor], samples: Tensor, *, batch_size: int = 512
-) -> Tensor:
+def predict(oracle: Callable[[Tensor], Tensor], samples: Tensor) -> Tensor:
     """Logits of an oracle, batch by batch."""
-    check_count("batch_size", batch_size, 1)
-    return torch.cat([oracle(part) for part in torch.split(samples, batch_size)])
+    return torch.cat([oracle(part) for part in torch.split(samples, BATCH_SIZE)])
 
 
 def density(values: Tensor, grid: Tensor) -> Tensor:
@@ -102,12 +175,6 @@ def density(values: Tensor, grid: Tensor) -> Tensor:
     >>> round(float(torch.trapezoid(curve, grid)), 3)
     1.0
     """
-    check_tensor("values", values)
-    check_tensor("grid", grid)
-    if len(values) == 0 or len(grid) < 2:
-        raise ValueError(
-            f"Expected at least one value and two grid points, got {len(values)} and {len(grid)}."
-        )
     points, grid = values.detach().double().sort().values, grid.double()
     widths = _kernel_widths(points, float(grid.diff().amax()))
     offsets = torch.stack([grid[:, None] - points, grid[:, None] + points]) / widths

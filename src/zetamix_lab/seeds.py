@@ -1,13 +1,9 @@
 """Torch's default generators, seeded for a block and restored afterwards."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-
-# loaders of several threads distort images by torch's default generator
-_LOCK = threading.RLock()
 
 
 @contextmanager
@@ -17,7 +13,7 @@ def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
     device: a GPU whose default generator is seeded as well as the CPU's.
     """
     gpus = [device] if device is not None and device.type == "cuda" else []
-    with _LOCK, torch.random.fork_rng(devices=gpus):
+    with torch.random.fork_rng(devices=gpus):
         torch.default_generator.manual_seed(seed)
         for gpu in gpus:
             index = torch.cuda.current_device() if gpu.index is None else gpu.index

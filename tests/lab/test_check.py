@@ -35,8 +35,8 @@ def flat(text):
     [
         (None, 0, "6 samples, no problems; no duplicates"),
         ("train/a", 0, "7 samples, no problems; 1 group of duplicates"),
-        ("train/b", 1, "7 samples, 1 problem; 1 group of duplicates, 1 with conflicting labels"),
-        ("test/a", 1, "7 samples, 1 problem; 1 group of duplicates, 1 across splits"),
+        ("train/b", 1, "7 samples, 1 problem; 1 group of duplicates"),
+        ("test/a", 1, "7 samples, 1 problem; 1 group of duplicates"),
     ],
 )
 def test_duplicates_determine_the_status(copy, status, summary, check, tmp_path):
@@ -49,6 +49,8 @@ def test_duplicates_determine_the_status(copy, status, summary, check, tmp_path)
     assert f"total {3 if copy and 'train' in copy else 2} 2" in text
     shown = re.search(rf"Duplicates .*train/a/0\.png \(a\) = .* {copy}/copy\.png", text)
     assert bool(shown) == (copy is not None)
+    assert ("Conflicting labels: 1 group" in text) == (copy == "train/b")
+    assert ("Duplicates across splits: 1 group" in text) == (copy == "test/a")
 
 
 def test_unreadable_files_are_named_and_long_lists_are_cut(check, tmp_path):

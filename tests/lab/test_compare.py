@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from factories import CRESCENTS, make_dataset
+from factories import CRESCENTS, make_dataset, two_crescents
 from filelock import FileLock
 
 from zetamix.methods import display_name, parse
@@ -67,7 +67,7 @@ def test_without_methods_those_that_suit_the_data_are_compared_with_five_seeds()
         "none", "mixup:alpha=1.0,until=0.8", "switch:until=0.8", "zetamix",
     ]  # fmt: skip
     assert of_images.seeds == (0, 1, 2, 3, 4)
-    of_points = make_grid(CRESCENTS).methods
+    of_points = make_grid(two_crescents()).methods
     assert [method.name for method in of_points] == ["none", "mixup", "zetamix"]
     assert make_grid(CRESCENTS).out == Path("out/compare-crescents").absolute()
 

@@ -1,6 +1,7 @@
 """Splits and datasets, references to them, and their fingerprints."""
 
 import importlib
+import pickle
 import sys
 from pathlib import Path
 from unittest import mock
@@ -12,7 +13,6 @@ from miniatures import class_folders, save
 
 from zetamix_lab import data
 from zetamix_lab.data import DatasetRef, load_cached
-from zetamix_lab.data.load_dataset import load_or_take
 
 SAMPLES = torch.arange(40, dtype=torch.uint8).view(20, 1, 1, 2)
 LABELS = torch.tensor([0] * 10 + [1] * 6 + [2] * 4)
@@ -47,11 +47,8 @@ def test_a_subset_is_stratified_and_fixed_by_a_seed(size, counts):
     assert [label_of[first] for first in firsts] == subset.labels.tolist()
     assert torch.equal(subset.rows, again.rows)
     assert torch.equal(subset.rows, other.rows) == (size == 1.0)
-
-
-def test_a_subset_of_a_subset_reads_only_its_rows():
-    split = small().train
-    inner = split.subset(10, seed=0).subset(3, seed=0)
+    # only its rows are read
+    inner = subset.subset(3, seed=0)
     assert "samples" not in vars(inner)
     assert torch.equal(inner.take(torch.tensor([2])), inner.samples[2:])
     assert inner.pool.data_ptr() == split.pool.data_ptr()
@@ -85,37 +82,25 @@ def made(labels, split="train", count=2):
 
 
 REFUSED = [
-    (lambda: made([0, 1], split="test"), ValueError, "splits must be train and optionally"),
-    (lambda: made([0, -1]), ValueError, "train must have one label from 0"),
-    (lambda: made([0, 1], count=3), ValueError, "for each of its 3 samples"),
-    (lambda: small().train.subset(2), ValueError, r"3 \(one of each class\) and 20 \(the whole"),
-    (lambda: small().train.subset(21), ValueError, "got 21"),
-    (lambda: small().train.subset(1.5), ValueError, "a fraction must lie between 0 and 1, got 1.5"),
-    (lambda: small().train.subset(0.0), ValueError, "a fraction must lie between 0 and 1, got 0.0"),
-    (lambda: small().train.subset(True), TypeError, "a number of samples or a fraction, got True"),
-    (lambda: small().train.subset("half"), TypeError, "got 'half'"),
-    (lambda: small().holdout(1), ValueError, "fraction must lie between 0 and 1, got 1"),
-    (lambda: small().holdout().holdout(), data.DataError, "already has a validation split of 3"),
-    (lambda: small().train[:2], TypeError, r"row must be an int, got slice\. Use keep"),
+    (lambda: made([0, 1], split="test"), "splits must be train and optionally"),
+    (lambda: made([0, -1]), "train must have one label from 0"),
+    (lambda: made([0, 1], count=3), "for each of its 3 samples"),
+    (
+        lambda: small().train.subset(2),
+        r"between 3 \(.*\) and 20 \(.*\), or be a fraction up to 1\.0, got 2",
+    ),
+    (lambda: small().train.subset(21), "got 21"),
+    (lambda: small().train.subset(1.5), "got 1.5"),
+    (lambda: small().train.subset(0.0), "got 0.0"),
+    (lambda: small().holdout(1), "fraction must lie between 0 and 1, got 1"),
+    (lambda: small().holdout().holdout(), "already has a validation split of 3"),
 ]
 
 
-@pytest.mark.parametrize(("call", "kind", "message"), REFUSED)
-def test_invalid_arguments_are_refused(call, kind, message):
-    with pytest.raises(kind, match=message):
-        call()
-
-
-def test_a_split_goes_into_torchs_loader_and_is_shown_in_a_line():
-    samples = torch.arange(6.0).view(6, 1)
-    dataset = small(samples, torch.arange(6) % 2)
-    split = dataset.train.keep(torch.tensor([1, 2, 5]))
-    assert [(float(sample), label) for sample, label in split] == [(1.0, 1), (2.0, 0), (5.0, 1)]
-    assert split[-1] == (samples[5], 1)
-    batches = list(torch.utils.data.DataLoader(split, 2))
-    assert [batch[1].tolist() for batch in batches] == [[1, 0], [1]]
-    assert repr(split) == "Split(3 samples of 1 in 2 classes)"
-    assert repr(dataset).startswith("Dataset('small', train=Split(6 samples of 1 in 2 classes), ")
+def test_invalid_arguments_are_refused():
+    for call, message in REFUSED:
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
 def test_the_fingerprint_is_of_classes_samples_labels_and_splits():
@@ -163,13 +148,13 @@ def test_a_reference_gives_the_same_part_in_every_process():
 def test_a_reference_has_absolute_paths(tmp_path, monkeypatch):
     class_folders(tmp_path / "photos")
     monkeypatch.chdir(tmp_path)
-    expected = DatasetRef(str(tmp_path / "photos"), str(tmp_path / "data"), 0.5, 32)
-    assert load_or_take("photos", Path("data"), 0.5, 32, None)[1] == expected
+    ref = DatasetRef("photos", Path("data"), 0.5, 32)
+    assert ref == DatasetRef(tmp_path / "photos", tmp_path / "data", 0.5, 32)
+    assert (ref.name, ref.data_dir) == (str(tmp_path / "photos"), str(tmp_path / "data"))
     # a name of the catalogue stays one, even if there is a folder of that name
     (tmp_path / "digits").mkdir()
-    assert load_or_take("digits", None, None, None, None)[1] == DatasetRef("digits")
-    whole = small()
-    assert load_or_take(whole, None, None, None, None) == (whole, None)
+    assert DatasetRef("digits").name == "digits"
+    assert pickle.loads(pickle.dumps(ref)) == ref
 
 
 def test_a_missing_package_names_the_extra_to_install():

@@ -30,13 +30,6 @@ def encoded(pixels, kind, **options):
     return file.getvalue()
 
 
-def tiff(pixels, numbers):
-    """A TIFF file whose pixels are said to be unsigned (1) or signed (2)."""
-    # Pillow writes 2 for signed integers in any case
-    content, tag = encoded(pixels, "TIFF", tiffinfo={339: numbers}), b"\x53\x01\x03\0\x01\0\0\0"
-    return content.replace(tag + b"\x02", tag + bytes([numbers]))
-
-
 @pytest.mark.parametrize("orientation", range(10))
 @pytest.mark.parametrize("suffix", [".jpg", ".png", ".webp", ".tif"])
 def test_images_are_turned_as_a_viewer_turns_them(tmp_path, orientation, suffix):
@@ -46,22 +39,20 @@ def test_images_are_turned_as_a_viewer_turns_them(tmp_path, orientation, suffix)
     Image.fromarray(coordinates(60, 40) * 4).save(path, exif=exif)
     with Image.open(path) as image:
         shown = np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
-    # a header that does not swap width and height would give another size
+    assert image_files.try_header(path)[:2] == (shown.shape[1], shown.shape[0])
     found = data.read_image(path, (3, *shown.shape[:2]))
     assert np.array_equal(found.permute(1, 2, 0), shown)
 
 
 WIDTH_OF_DOUBLES = b"\x01\0\0\x0c\0\0\0\x03\0\0\0\x01"
-ODD_TAGS = {
-    "orientation of no type": (b"\x01\x12\0\x07\0\0\0\x01\x06\0\0\0", (40, 60)),
-    "width of three doubles, orientation 6": (
-        WIDTH_OF_DOUBLES + b"\x01\x12\0\x03\0\0\0\x01\0\x06\0\0",
-        (60, 40),
-    ),
-}
+# an orientation of no type; a width of three doubles with orientation 6
+ODD_TAGS = [
+    (b"\x01\x12\0\x07\0\0\0\x01\x06\0\0\0", (40, 60)),
+    (WIDTH_OF_DOUBLES + b"\x01\x12\0\x03\0\0\0\x01\0\x06\0\0", (60, 40)),
+]
 
 
-@pytest.mark.parametrize(("tags", "size"), ODD_TAGS.values(), ids=ODD_TAGS)
+@pytest.mark.parametrize(("tags", "size"), ODD_TAGS)
 def test_broken_metadata_does_not_make_an_image_unreadable(tags, size, tmp_path):
     exif = b"Exif\0\0MM\0*\0\0\0\x08" + (len(tags) // 12).to_bytes(2, "big") + tags + bytes(4)
     (tmp_path / "odd.jpg").write_bytes(encoded(coordinates(60, 40), "JPEG", exif=exif))
@@ -70,14 +61,15 @@ def test_broken_metadata_does_not_make_an_image_unreadable(tags, size, tmp_path)
 
 @pytest.mark.parametrize(
     ("fit", "crop"),
-    [(NATIVE, (100, 200)), (Fit(50), (100, 200)), (Fit(80, crop=0.8), 80), (Fit(50, crop=0.8), 80)],
+    [(NATIVE, None), (Fit(50), None), (Fit(80, crop=0.8), 80), (Fit(50, crop=0.8), 80)],
 )
 def test_crops_and_scaling_are_those_of_torchvision(fit, crop):
     image = Image.fromarray(coordinates(200, 100) * 29)
-    expected = v2.CenterCrop(crop)(image)
-    if fit != NATIVE:
+    expected = v2.CenterCrop(crop)(image) if crop else image
+    if fit.size is not None:
         expected = v2.Resize((fit.size, fit.size))(expected)
-    ours = image_files.decode(encoded(np.asarray(image), "PNG"), fit, 3)
+    shape = (3, *expected.size[::-1])
+    ours = image_files.decode(encoded(np.asarray(image), "PNG"), fit, shape)
     assert np.array_equal(ours.transpose(1, 2, 0), expected)
 
 
@@ -86,7 +78,7 @@ def test_crops_and_scaling_are_those_of_torchvision(fit, crop):
     ("mode", "suffix"),
     [
         *((mode, "png") for mode in ("L", "RGB", "RGBA", "LA", "P", "1", "I;16")),
-        *[("CMYK", "jpg"), ("L", "jpg"), ("RGB", "bmp"), ("RGB", "webp")],
+        *[("CMYK", "jpg"), ("L", "jpg"), ("RGB", "bmp"), ("RGB", "webp"), ("I;16", "pgm")],
     ],
 )
 def test_every_kind_of_image_comes_out_alike(mode, suffix, channels, tmp_path):
@@ -99,24 +91,6 @@ def test_every_kind_of_image_comes_out_alike(mode, suffix, channels, tmp_path):
     # black and white is dithered
     wanted, tolerance = (255, 60) if mode == "1" else (200, 4)
     assert found.float().mean().item() == pytest.approx(wanted, abs=tolerance)
-
-
-@pytest.mark.parametrize("mode", ["F", "I"])
-def test_wide_pixels_are_kept_where_all_images_have_them(mode, tmp_path):
-    random, folder = np.random.default_rng(0), tmp_path / "ct"
-    for number in range(12):
-        (folder / "ab"[number % 2]).mkdir(parents=True, exist_ok=True)
-        image = Image.fromarray(random.normal(-300, 500, (10, 8)).astype(np.float32)).convert(mode)
-        image.save(folder / "ab"[number % 2] / f"{number}.tiff")
-    dataset = data.load(folder, tmp_path)
-    assert (dataset.train.samples.dtype, dataset.shape) == (torch.float32, (1, 10, 8))
-    kept = np.asarray(Image.open(folder / dataset.train.names()[0]), np.float32)
-    assert np.array_equal(dataset.train.samples[0, 0], kept)
-    assert data.load(folder, tmp_path, size=4).shape == (1, 4, 4)
-    # beside bytes their range is unknown
-    save(folder / "a" / "grey.png", np.zeros((10, 8), np.uint8))
-    with pytest.raises(data.DataError, match=rf"32-bit numbers \(mode {mode}\), but other"):
-        data.load(folder, tmp_path)
 
 
 def test_one_file_is_read_as_a_folder_of_files_is(tmp_path):
@@ -135,17 +109,18 @@ def test_one_file_is_read_as_a_folder_of_files_is(tmp_path):
         assert torch.equal(data.read_image(folder / name, dataset.shape), sample)
 
 
+WIDE = r"pixels are signed, 32-bit or floating point numbers; .*Convert the image, for .* a PNG\."
 UNREADABLE = {
     "truncated": (encoded(coordinates(100, 100) * 77, "JPEG")[:900], "image file is truncated"),
     "text": (b"hello", "not an image in a supported format"),
     "empty": (b"", r"the file is empty\."),
-    "missing": (None, r"no such file\."),
+    "missing": (None, r"no such file or directory\."),
     "too many pixels": (b"P6 13300 13300 255\n", "13,300 × 13,300 pixels; expected at most 89 mil"),
-    "a bomb": (b"P6 99999 99999 255\n", r"too many pixels; refused as a decompression bomb\."),
-    "NaN": (encoded(np.full((4, 4), np.nan, np.float32), "TIFF"), "contains NaN or infinity"),
-    # what Pillow reads as if they were others
-    "signed bytes": (tiff(np.full((4, 4), 200, np.uint8), 2), "pixels are signed bytes, or num"),
-    "large numbers": (tiff(np.full((4, 4), -5, np.int32), 1), "pixels are signed bytes, or number"),
+    "a bomb": (b"P6 99999 99999 255\n", "image size .* exceeds limit of .* decompression bomb"),
+    "floating point": (encoded(np.ones((4, 4), np.float32), "TIFF"), WIDE),
+    "32 bits": (encoded(np.ones((4, 4), np.int32), "TIFF"), WIDE),
+    # which Pillow reads as if they were unsigned
+    "signed bytes": (encoded(np.ones((4, 4), np.uint8), "TIFF", tiffinfo={339: 2}), WIDE),
 }
 
 
@@ -162,7 +137,7 @@ def test_a_file_that_cannot_be_read_is_named_with_the_reason(content, reason, tm
 def test_a_file_is_read_in_its_own_shape_or_in_a_square(tmp_path):
     save(tmp_path / "photo.png", coordinates(10, 6))
     assert data.read_image(tmp_path / "photo.png", (1, 16, 16)).shape == (1, 16, 16)
-    with pytest.raises(data.DataError, match=r"10 × 6 pixels; expected 5 × 6, since images"):
+    with pytest.raises(data.DataError, match=r"10 × 6 pixels instead of 5 × 6\."):
         data.read_image(tmp_path / "photo.png", (3, 6, 5))
     with pytest.raises(ValueError, match=r"shape must be \(channels, height, width\), got \(4,\)"):
         data.read_image(tmp_path / "photo.png", (4,))

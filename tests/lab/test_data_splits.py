@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from paper.datasets import CATALOGUE
 from zetamix_lab.data.errors import DataError
 from zetamix_lab.data.source import array_source
-from zetamix_lab.data.splits import classes_in_turn, complete_splits
+from zetamix_lab.data.splits import complete_splits
 
 
 def labels_with(*counts):
@@ -74,10 +74,10 @@ def test_a_class_that_is_too_small_is_named(counts, present, message):
 
 
 NOTES = [
-    ((), 1, (100, 15, 29), "No val/test split found: created a stratified 70/10/20 split (seed 3)"),
-    ((), 3, (99, 15, 30), "70/10/20 split (seed 3, duplicates kept in one split)"),
-    (("test",), 1, (126, 18, 1), "No val split found: created a stratified split of 1/8 of train"),
-    (("val",), 1, (112, 1, 32), "No test split found: created a stratified split of 2/9 of train"),
+    ((), 1, (100, 15, 29), "No val/test split found: created a stratified 7:1:2 split (seed 3)"),
+    ((), 3, (99, 15, 30), "7:1:2 split (seed 3, duplicates kept in one split)"),
+    (("test",), 1, (126, 18, 1), "No val split found: created a stratified 7:1 split (seed 3)"),
+    (("val",), 1, (112, 1, 32), "No test split found: created a stratified 7:2 split (seed 3)"),
     (("val", "test"), 1, (144, 1, 1), None),
 ]
 
@@ -92,11 +92,3 @@ def test_missing_splits_are_created_with_a_note(present, copies, sizes, note):
     # duplicates are in one split
     drawn = [set(first[rows[rows < 144]]) for rows in source.rows.values()]
     assert sum(map(len, drawn)) == len(set.union(*drawn))
-
-
-def test_classes_in_turn_follow_the_labels_to_their_device():
-    labels = torch.tensor([1, 1, 0, 1, 0])
-    # whatever is made without a device is on another one than the labels
-    with torch.device("meta"):
-        chosen = classes_in_turn(labels, 4)
-    assert chosen.tolist() == [2, 0, 4, 1]

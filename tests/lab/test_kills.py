@@ -186,7 +186,7 @@ def test_a_time_limit_stops_in_time(begin, folder, assert_resumes):
 
 
 class Storm:
-    """`zetamix compare` in a folder of its own, of points or of the user's photographs."""
+    """`zetamix compare` in a folder of its own, of arrays or of the user's photographs."""
 
     def __init__(self, data, folder):
         folder.mkdir()
@@ -214,7 +214,7 @@ class Storm:
 
 
 @pytest.mark.fuzz
-@pytest.mark.parametrize("data", [CRESCENTS, "photos"], ids=["points", "photos"])
+@pytest.mark.parametrize("data", [CRESCENTS, "photos"], ids=["arrays", "photos"])
 def test_a_command_survives_being_killed_at_any_moment(data, tmp_path, fuzz_seed):
     # a changed file is a moment, as is any time
     trace, whole = tmp_path / "trace", Storm(data, tmp_path / "whole")

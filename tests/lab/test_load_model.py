@@ -1,7 +1,6 @@
 """Models of timm and of the user in a run, and models of finished runs as they come back."""
 
 import json
-import math
 
 import pytest
 import torch
@@ -10,10 +9,9 @@ from safetensors.torch import save_file
 
 from zetamix.methods import parse
 from zetamix_lab.data import from_tensors
-from zetamix_lab.data.augment import measure_scale
-from zetamix_lab.data.loader import Loader
+from zetamix_lab.data.loader import Loader, measure_scale
 from zetamix_lab.metrics import EVALUATED, SCALED, classify, confusion, fit_temperature
-from zetamix_lab.models import TrainedModel, initialise
+from zetamix_lab.models import initialise
 from zetamix_lab.train import Run, load_model
 from zetamix_lab.train.run_folder import FolderError
 
@@ -131,10 +129,7 @@ def test_a_file_that_moved_is_given_by_name_and_changed_code_is_another_run(
 
 TAMPERED = [
     ({"code": None}, "it has no checksum of net.py:Net"),
-    ({"mean": []}, r"mean must be a finite number .*, got \[\]"),
-    ({"mean": [math.nan]}, "mean must be a finite number"),
-    ({"std": [0.0]}, "std must be a finite number above 0"),
-    ({"shape": []}, ""),
+    ({"classes": 3}, ""),
 ]
 
 
@@ -173,33 +168,12 @@ def test_inputs_that_would_give_nonsense_are_refused_and_weights_are_contiguous(
     save_file(weights(run.folder.path), tmp_path / "model.safetensors")
     model, images = load_model(run.folder.path), digits.test.samples[:4]
     torch.testing.assert_close(model(images / 255), model(images), rtol=1e-4, atol=1e-4)
-    for wrong, kind, message in (
-        (images.float(), ValueError, r"in \[0, 1\], got values from 0 to 255\. Do not norm"),
-        (torch.randn(4, 1, 8, 8) - 2, ValueError, "got values from -"),
-        (torch.zeros(5, 3, 8, 8), ValueError, r"of shape \[1, 8, 8\], as in training, got \["),
-        (torch.zeros(1, 8, 8), ValueError, r"of shape \[1, 8, 8\], as in training, got \["),
-        ("photo.jpg", TypeError, r"got str\. .* use model\(zetamix_lab\.data\.read_image\("),
+    for wrong, message in (
+        (images.float(), r"in \[0, 1\], got values from 0 to 255\. Do not norm"),
+        (torch.randn(4, 1, 8, 8) - 2, "got values from -"),
+        (torch.zeros(5, 3, 8, 8), r"of shape \[1, 8, 8\], as in training, got \["),
+        (torch.zeros(1, 8, 8), r"of shape \[1, 8, 8\], as in training, got \["),
+        (torch.rand(2, 1, 16, 12), r"got \[2, 1, 16, 12\]\. Read files with .*image\(p"),
     ):
-        with pytest.raises(kind, match=message):
+        with pytest.raises(ValueError, match=message):
             model(wrong)
-    with pytest.warns(UserWarning, match=r"trained on images of 8 × 8, got 16 × 12\. Resize them"):
-        assert model(torch.rand(2, 1, 16, 12)).shape == (2, 10)
-
-
-class Full(torch.nn.Module):
-    def forward(self, samples):
-        raise torch.cuda.OutOfMemoryError("CUDA out of memory.")
-
-
-@pytest.mark.parametrize(
-    ("network", "error", "message"),
-    [
-        (torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2)), ValueError,
-         r"only samples of shape \[1, 8, 8\], got \[1, 9, 9\]"),
-        (Full(), torch.cuda.OutOfMemoryError, "CUDA out of memory"),
-    ],
-)  # fmt: skip
-def test_a_full_gpu_is_not_taken_for_a_wrong_size(network, error, message):
-    model = TrainedModel(network, ("a", "b"), (1, 8, 8), torch.zeros(1), torch.ones(1))
-    with pytest.warns(UserWarning, match="Resize them"), pytest.raises(error, match=message):
-        model(torch.rand(2, 1, 9, 9))

@@ -165,7 +165,7 @@ def test_adamw_brings_rates_and_a_schedule_that_suit_it(digits):
 
 @pytest.mark.parametrize(
     ("model", "optimizer"),
-    [("timm:test_vit", "adamw"), ("timm:test_resnet", "sgd"), ("digitnet", "sgd")],
+    [("timm:test_efficientnet_ln", "adamw"), ("timm:test_resnet", "sgd"), ("digitnet", "sgd")],
 )
 def test_networks_with_layer_normalisation_get_adamw(digits, model, optimizer):
     assert make_recipe(digits, model=model).optimizer == optimizer

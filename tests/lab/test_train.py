@@ -28,8 +28,7 @@ from torch import nn
 
 from zetamix.methods import parse
 from zetamix.sampling import mix64
-from zetamix_lab.data.augment import ROUND, measure_scale
-from zetamix_lab.data.loader import Loader
+from zetamix_lab.data.loader import ROUND, Loader, measure_scale
 from zetamix_lab.metrics import EVALUATED, METRICS, SCALED, classify
 from zetamix_lab.models import initialise
 from zetamix_lab.records import RunRecord
@@ -351,7 +350,7 @@ def test_new_batch_norm_statistics_are_those_of_unmixed_data(new, digits):
     model.load_state_dict(weights(run.folder.path))
     scale = measure_scale(digits.train.samples)
     loader = Loader(digits.train, 32, scale=scale, drop_last=True)
-    loader.set_epoch(RECIPE.epochs)
+    loader.epoch = RECIPE.epochs
     for count, (images, _) in enumerate(loader, 1):
         for layer in model.modules():
             if isinstance(layer, nn.BatchNorm2d):

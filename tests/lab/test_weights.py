@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import warnings
 
 import pytest
 import torch
@@ -34,25 +33,21 @@ def start(path, name="resnet18", shape=SHAPE, classes=4, **options):
 
 
 def test_a_classifier_of_another_size_starts_anew_and_says_so(tmp_path):
-    state = imagenet(tmp_path / "r18.pth")
-    with pytest.warns(
-        UserWarning, match=r"^r18.pth has 1,000 classes, but this data has 4: fc.weight and"
-    ):
-        model = start(tmp_path / "r18.pth")
-    fresh, own = initialise("resnet18", 4, SHAPE, 0).state_dict(), model.state_dict()
+    state, fresh = imagenet(tmp_path / "r18.pth"), initialise("resnet18", 4, SHAPE, 0).state_dict()
+    with pytest.warns(UserWarning, match=r"^r18.pth has 1,000 classes, but this data has 4: fc.w"):
+        own = start(tmp_path / "r18.pth").state_dict()
     for name, tensor in own.items():
         expected = fresh if name.startswith("fc.") else state
         assert torch.equal(tensor, expected[name]), name
 
 
+@pytest.mark.filterwarnings("error")
 def test_equal_classes_load_the_classifier_too_from_any_kind_of_file(tmp_path):
     state = imagenet(tmp_path / "r18.pth", num_classes=4)
     torch.save({"state_dict": {f"module.{k}": v for k, v in state.items()}}, tmp_path / "ddp.pth")
     save_file(state, tmp_path / "r18.safetensors")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for name in ("r18.pth", "ddp.pth", "r18.safetensors"):
-            assert torch.equal(start(tmp_path / name).fc.weight, state["fc.weight"])
+    for name in ("r18.pth", "ddp.pth", "r18.safetensors"):
+        assert torch.equal(start(tmp_path / name).fc.weight, state["fc.weight"])
 
 
 @pytest.mark.filterwarnings("ignore:r18.pth has")
@@ -68,10 +63,13 @@ def test_grey_images_give_what_their_rgb_copies_give(tmp_path, name):
 
 def test_weights_of_another_network_are_refused(tmp_path):
     imagenet(tmp_path / "r.pth")
-    with pytest.raises(WeightsError, match=r"r\.pth does not match this model: .*, and \d+ more"):
+    with pytest.raises(
+        WeightsError, match=r"r\.pth does not match this model: Missing key.* \[\.\.\.\]"
+    ):
         start(tmp_path / "r.pth", "resnet50")
-    sizes = r"conv1.weight is \[64, 3, 7, 7\] there and \[64, 3, 3, 3\] here"
-    with pytest.raises(WeightsError, match=sizes + r"\. For the ImageNet stem add --set stem=im"):
+    with pytest.raises(
+        WeightsError, match=r"conv1.weight: .* For the ImageNet stem add --set stem=im"
+    ):
         start(tmp_path / "r.pth", shape=(3, 32, 32))
 
 

@@ -21,7 +21,7 @@ from miniatures import (
 
 from paper import datasets as data
 from paper.datasets import CATALOGUE
-from zetamix_lab.data import DataError, DatasetNotFoundError, image_files
+from zetamix_lab.data import DataError, DatasetNotFoundError
 
 
 def counts(dataset, made):
@@ -47,43 +47,32 @@ def test_a_miniature_is_read(name, packed, tmp_path):
 @pytest.mark.parametrize("name", ["cifar10", "stl10", "pathmnist", "imagenette", "isic2017"])
 def test_images_are_upright(name, tmp_path):
     with installed(name, data_dir=tmp_path):
-        blue = data.load(name).test.samples[:, 2].float()
+        test = data.load(name).test
+    if name == "isic2017":
+        assert test.names()[0] == "ISIC-2017_Test_v2_Data/ISIC_1500000.jpg"
+    blue = test.samples[:, 2].float()
     assert (blue.diff(dim=1).mean() > 0.5).item()
     assert (blue.diff(dim=2).abs().max() < 8).item()
 
 
-@pytest.mark.parametrize("name", ["mnist", "cifar100", "stl10", "imagewoof"])
+@pytest.mark.parametrize("name", ["mnist", "cifar100", "stl10", "imagewoof", "msk"])
 def test_files_are_found_where_torchvision_puts_them(name, tmp_path):
     spec = build(name, tmp_path / "elsewhere")
     shutil.move(tmp_path / "elsewhere" / name, tmp_path / "data")
-    assert split_sizes(data.load(spec, tmp_path / "data")) == spec.sizes
+    if spec.group == "skin":
+        # names of skin datasets are ambiguous outside of their own folder
+        not_found(spec, tmp_path / "data", f"is not in {tmp_path / 'data'}")
+    else:
+        assert split_sizes(data.load(spec, tmp_path / "data")) == spec.sizes
 
 
-def test_files_of_skin_are_only_looked_for_in_their_own_folder(tmp_path):
-    """Their names are ambiguous."""
-    spec = build("msk", tmp_path / "elsewhere")
-    shutil.move(tmp_path / "elsewhere" / "msk", tmp_path / "data")
-    not_found(spec, tmp_path / "data", f"is not in {tmp_path / 'data'}")
-
-
-def test_created_splits_depend_on_the_seed_and_not_on_the_order_of_a_table(tmp_path):
-    with installed("uda", "isic2016", data_dir=tmp_path):
-        before, other = data.load("uda"), data.load("uda", seed=1)
-        assert before.fingerprint != other.fingerprint
-        assert any("(seed 1)" in note for note in other.notes)
-        # official splits need no seed
-        assert data.load("isic2016").fingerprint == data.load("isic2016", seed=1).fingerprint
+def test_created_splits_do_not_depend_on_the_order_of_a_table(tmp_path):
+    with installed("uda", data_dir=tmp_path):
+        before = data.load("uda").fingerprint
         table = tmp_path / "uda" / "metadata.csv"
         header, *rows = table.read_text().splitlines()
         table.write_text("\n".join([header, *reversed(rows)]) + "\n")
-        assert data.prepare("uda", force=True).fingerprint == before.fingerprint
-
-
-def test_samples_have_the_names_of_their_files(tmp_path):
-    with installed("isic2017", data_dir=tmp_path):
-        names = data.load("isic2017").val.names()
-    assert names[0] == "ISIC-2017_Validation_Data/ISIC_1000000.jpg"
-    assert len(names) == 4
+        assert data.prepare("uda", force=True).fingerprint == before
 
 
 def test_an_npz_replaces_the_official_files(tmp_path):
@@ -197,9 +186,13 @@ BROKEN = [
     ("isic2016", edit(ISIC2016, 4, "ant", "ant,1"), "csv, row 4: expected 2 cells, got 3"),
     ("isic2016", remove(f"{PHOTOS}/ISIC_1500002.jpg"), "csv, row 3: image 'ISIC_1500002' not fo"),
     ("isic2017", edit(ISIC2017, 1, "MELANOMA", "MEL"), "row 1: .*; missing: melanoma"),
-    ("isic2017", edit(ISIC2017, 2, "0.0,0.0", "0.5,0.0"), "row 2: melanoma is '0.5'; expected 0"),
-    ("isic2017", edit(ISIC2017, 2, "0.0,0.0", "1.0,1.0"), "row 2: 2 of .* expected at most one"),
-    ("isic2018", edit(ISIC2018, 2, "1.0", "0.0"), "row 2: 0 of nv, mel, .* expected exactly one"),
+    (
+        "isic2017",
+        edit(ISIC2017, 2, "0.0,0.0", "0.5,0.0"),
+        "row 2: expected at most one 1 .* got 0.5",
+    ),
+    ("isic2017", edit(ISIC2017, 2, "0.0,0.0", "1.0,1.0"), "row 2: .* melanoma, seb.* got 1.0, 1.0"),
+    ("isic2018", edit(ISIC2018, 2, "1.0", "0.0"), "row 2: expected exactly one 1 and zeros in nv"),
     ("isic2018", remove(ISIC2018), "Validation_GroundTruth.csv cannot be read: No such file"),
     ("uda", edit("metadata.csv", 1, ",diagnosis", ",said"), "row 1: .*diagnosis.* got isic_id"),
     ("uda", edit("metadata.csv", 1, "isic_id", "number"), "row 1: .*isic_id.* got number"),
@@ -208,8 +201,17 @@ BROKEN = [
     ("ph2", edit(PH2, 1, "Clinical Diagnosis", "Diagnosis"), "row 1: .*Clinical Diagnosis, got"),
     ("ph2", remove("PH2Dataset/PH2 Dataset images/IMD005"), "row 5: image 'IMD005' not found"),
     ("ph2", rename(PH2, "PH2_dataset.xlsx"), "PH2_dataset.txt is missing.* Extract it from"),
-    ("mednode", remove("complete_mednode_dataset/naevus"), "missing: naevus"),
-    ("imagenette", rename("imagenette2/val/n01440764", "fish"), "missing tench; unexpected fish"),
+    (
+        "mednode",
+        remove("complete_mednode_dataset/naevus/1003.jpg"),
+        "train has 15 samples instead of 16; all has 12 of nevus instead of 13",
+    ),
+    ("mednode", remove("complete_mednode_dataset/naevus"), "Class .nevus. of .* has 0 images"),
+    (
+        "imagenette",
+        rename("imagenette2/val/n01440764", "fish"),
+        "unexpected folder fish; expected n01",
+    ),
     ("imagenette", remove(PARACHUTE), "train has 2 of parachute instead of 3"),
 ]
 
@@ -219,23 +221,6 @@ def test_broken_files_are_named_with_their_row(name, change, message, tmp_path):
     spec = build(name, tmp_path)
     change(tmp_path / spec.subfolder)
     refuses(spec, tmp_path, message)
-
-
-@pytest.mark.parametrize(
-    ("file", "cut", "message"),
-    [
-        ("train_y.bin", slice(3, 4), r"train_y.bin, row 3: label 11; expected 1 to 10"),
-        ("test_X.bin", slice(-5, None), "expected 304,128 for 11 images"),
-    ],
-)
-def test_wrong_content_with_a_matching_checksum(file, cut, message, tmp_path):
-    spec = build("stl10", tmp_path)
-    path = tmp_path / "stl10" / "stl10_binary" / file
-    content = bytearray(path.read_bytes())
-    content[cut] = b"\x0b" if file == "train_y.bin" else b""
-    path.write_bytes(content)
-    changed = {**spec.checksums, f"stl10_binary/{file}": miniatures.md5_of(path)}
-    refuses(replace(spec, checksums=changed), tmp_path, message)
 
 
 def test_a_pickle_with_another_checksum_is_never_loaded(tmp_path):
@@ -250,50 +235,23 @@ def test_a_pickle_with_another_checksum_is_never_loaded(tmp_path):
 # prepared data
 
 
-@pytest.fixture
-def uda(tmp_path):
+def test_later_loads_need_no_source_and_force_prepares_again(tmp_path):
     with installed("uda", data_dir=tmp_path):
-        yield tmp_path
-
-
-def test_damaged_data_without_its_source_is_refused(uda):
-    data.load("uda")
-    (folder,) = prepared(uda)
-    (folder / "val.samples").write_bytes(b"")
-    shutil.rmtree(uda / "uda")
-    message = f"^Prepared data is damaged: {folder / 'val.samples'} has 0 bytes instead of 589,824"
-    with pytest.raises(DatasetNotFoundError, match=message):
-        data.load("uda")
-
-
-def test_settings_determine_the_folder(tmp_path):
-    spec = miniatures.build("mednode", tmp_path)
-    fit = replace(spec, fit=image_files.Fit(256, crop=0.7))
-    classes = replace(spec, classes=("naevus", "melanoma"))
-    folders = {data.request(changed, tmp_path).folder for changed in (spec, fit, classes)}
-    assert len(folders) == 3
-
-
-def test_later_loads_need_no_source_and_force_prepares_again(uda):
-    first = data.prepare("uda")
-    (folder,) = prepared(uda)
-    (folder / "mark").write_text("old")
-    data.prepare("uda")
-    assert (folder / "mark").exists()
-    data.prepare("uda", force=True)
-    assert not (folder / "mark").exists()
-    # without a source the prepared data is kept
-    shutil.rmtree(uda / "uda")
-    with pytest.raises(DatasetNotFoundError):
+        first = data.prepare("uda")
+        (folder,) = prepared(tmp_path)
+        (folder / "mark").write_text("old")
+        data.prepare("uda")
+        assert (folder / "mark").exists()
         data.prepare("uda", force=True)
-    again = data.load("uda")
-    assert again.fingerprint == first.fingerprint
-    assert torch.equal(again.test.samples, first.test.samples)
-    assert (again.origin, again.notes) == (first.origin, first.notes)
-
-
-def test_other_sizes_and_class_counts_are_refused(tmp_path):
-    spec = build("mednode", tmp_path)
-    (tmp_path / "mednode" / "complete_mednode_dataset" / "naevus" / "1003.jpg").unlink()
-    found = "train has 15 samples instead of 16; all has 12 of nevus instead of 13"
-    refuses(spec, tmp_path, f"not MED-NODE as published: {found}")
+        assert not (folder / "mark").exists()
+        # without a source the prepared data is kept
+        shutil.rmtree(tmp_path / "uda")
+        with pytest.raises(DatasetNotFoundError):
+            data.prepare("uda", force=True)
+        again = data.load("uda")
+        assert again.fingerprint == first.fingerprint
+        assert torch.equal(again.test.samples, first.test.samples)
+        assert (again.origin, again.notes) == (first.origin, first.notes)
+        (folder / "val.samples").write_bytes(b"")
+        with pytest.raises(DatasetNotFoundError, match=r"^UDA \(uda\) is not in"):
+            data.load("uda")

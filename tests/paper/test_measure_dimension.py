@@ -1,8 +1,8 @@
 """Local dimension: scikit-dimension's numbers point by point, on every path, in bounded memory."""
 
+import math
 import warnings
 
-import numpy
 import pytest
 import torch
 from memory import peak_bytes
@@ -36,8 +36,12 @@ def textures(n, generator):
 DATA = {"helix": helix, "paraboloid": paraboloid, "digits": digits, "textures": textures}
 
 
+def dimension(points, neighbours, **options):
+    return local_dimension(points, [neighbours], **options)[0]
+
+
 def by_skdim(points, neighbours, **options):
-    estimator = skdim.id.lPCA(ver="FO", alphaFO=options.pop("ratio", 0.05))
+    estimator = skdim.id.lPCA(ver="FO", alphaFO=0.05)
     with warnings.catch_warnings():
         # it divides eigenvalues by those behind them, some of which are zero
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -62,7 +66,7 @@ def contested(points, neighbours):
 @pytest.mark.parametrize("name", DATA)
 def test_equals_scikit_dimension_point_by_point(name, neighbours, generator):
     points = DATA[name](250, generator)
-    found = local_dimension(points, neighbours)
+    found = dimension(points, neighbours)
     assert found.dtype == torch.float32
     near = neighbours_of(points, neighbours)
     # the same neighbours: equal everywhere
@@ -73,37 +77,23 @@ def test_equals_scikit_dimension_point_by_point(name, neighbours, generator):
     assert torch.equal(found[sure], by_skdim(points, neighbours)[sure])
 
 
-@pytest.mark.parametrize("ratio", [0.2, 0.01])
-def test_the_ratio_is_scikit_dimensions_alpha(ratio, generator):
-    points = textures(300, generator)
-    found = local_dimension(points, 40, eigenvalue_ratio=ratio)
-    assert torch.equal(found, by_skdim(points, 40, ratio=ratio))
-
-
 @pytest.mark.parametrize(("shift", "scale"), [(1e4, 1.0), (0.0, 1e-6), (3e5, 1e3)], ids=str)
 def test_neither_offset_nor_scale_nor_blocks_matter(shift, scale, generator):
     points = textures(900, generator)
-    before, expected = points.clone(), local_dimension(points, 64)
-    assert torch.equal(local_dimension(points * scale + shift, 64), expected)
-    assert torch.equal(local_dimension(points, 64, memory_gb=0.01), expected)
+    before, expected = points.clone(), dimension(points, 64)
+    assert torch.equal(dimension(points * scale + shift, 64), expected)
+    assert torch.equal(dimension(points, 64, memory_gb=0.01), expected)
     assert torch.equal(points, before)
 
 
 def test_single_precision_and_pixels_are_computed_in_double(generator):
     points, pixels = textures(300, generator).float(), digits(300, generator).to(torch.uint8)
     for given, double in ((points, points.double()), (pixels.view(-1, 1, 8, 8), pixels.double())):
-        assert torch.equal(local_dimension(given, 40), local_dimension(double, 40))
-    torch.set_default_dtype(torch.float64)
-    try:
-        assert local_dimension(points[:60], 8).dtype == torch.float32
-    finally:
-        torch.set_default_dtype(torch.float32)
-
-
-def test_a_tight_cluster_far_away_keeps_its_digits(generator):
+        assert torch.equal(dimension(given, 40), dimension(double, 40))
+    # a tight cluster far away keeps its digits
     wide, tight = textures(200, generator), textures(200, generator) * 1e-5 + 50
-    found = local_dimension(torch.cat([wide, tight]), 40)
-    assert torch.equal(found[200:], local_dimension(tight, 40))
+    found = dimension(torch.cat([wide, tight]), 40)
+    assert torch.equal(found[200:], dimension(tight, 40))
 
 
 @pytest.mark.parametrize("memory_gb", [0.01, 1.0], ids=["blocks", "at once"])
@@ -115,16 +105,15 @@ def test_several_neighbourhoods_from_one_search(name, memory_gb, generator):
         assert contested(points, 8).any()
         assert contested(points, 16).any()
     found = local_dimension(points, (16, 8, 64), memory_gb=memory_gb)
-    alone = [local_dimension(points, count, memory_gb=memory_gb) for count in (16, 8, 64)]
+    alone = [dimension(points, count, memory_gb=memory_gb) for count in (16, 8, 64)]
     assert torch.equal(found, torch.stack(alone))
-    assert torch.equal(found[1], local_dimension(points, numpy.int64(8), memory_gb=memory_gb))
 
 
 @pytest.mark.slow
 def test_memory_stays_within_the_setting(generator):
     points = textures(2500, generator).float()
     limit = 0.05
-    peak = peak_bytes(lambda: local_dimension(points, 64, memory_gb=limit))
+    peak = peak_bytes(lambda: dimension(points, 64, memory_gb=limit))
     # all distances alone would take 50 MB, all neighbourhoods 512
     assert 0.01e9 < peak < limit * 1e9
 
@@ -133,12 +122,12 @@ def test_memory_stays_within_the_setting(generator):
 def test_duplicates_are_neighbours_and_one_point_has_no_dimension(features, generator):
     points = torch.rand(60, features, generator=generator, dtype=torch.float64)
     points[20:50] = points[20]
-    found = local_dimension(points, 10)
+    found = dimension(points, 10)
     assert torch.equal(found[20:50], torch.zeros(30))
     # duplicates that do not fill the neighbourhood count as any other point does
     twice = torch.cat([points[:20], points[:20]])
-    assert torch.equal(local_dimension(twice, 12), by_skdim(twice, 12))
-    assert torch.equal(local_dimension(torch.full((30, features), 0.1), 10), torch.zeros(30))
+    assert torch.equal(dimension(twice, 12), by_skdim(twice, 12))
+    assert torch.equal(dimension(torch.full((30, features), 0.1), 10), torch.zeros(30))
 
 
 @pytest.mark.parametrize("counts", [(8,), (8, 40), (8, 12), (12, 15)], ids=str)
@@ -156,6 +145,14 @@ def test_neighbours_among_many_copies(counts, generator):
         assert torch.equal(found[:, :count].sort(1).values, expected[:, :count].sort(1).values)
 
 
+def test_neighbours_are_other_points_and_points_finite():
+    for counts in ([20], [1], [4, 1]):
+        with pytest.raises(ValueError, match="neighbours must be from 2 to 19 for 20 points, got"):
+            local_dimension(torch.rand(20, 3), counts)
+    with pytest.raises(ValueError, match="must be finite, got NaN"):
+        dimension(torch.full((20, 3), math.nan), 3)
+
+
 def test_first_points_win_a_contest():
     # six points around the first one, all at distance 1
     points = torch.tensor([[0.0, 0, 0], [1, 0, 0], [-1, 0, 0], [0, 1, 0], [0, -1, 0], [0, 0, 1]])
@@ -168,7 +165,7 @@ def test_first_points_win_a_contest():
 @pytest.mark.parametrize("name", DATA)
 def test_a_gpu_gives_the_same(name, neighbours, generator):
     points = DATA[name](600, generator)
-    expected = local_dimension(points, neighbours)
+    expected = dimension(points, neighbours)
     for memory in (0.02, 1.0):
-        found = local_dimension(points.cuda(), neighbours, memory_gb=memory)
+        found = dimension(points.cuda(), neighbours, memory_gb=memory)
         assert torch.equal(found.cpu(), expected)

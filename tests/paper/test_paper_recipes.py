@@ -4,15 +4,12 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from miniatures import installed
 
 from paper import datasets
 from paper.datasets import CATALOGUE
 from paper.recipes import RECIPES
 from zetamix.methods import parse
-from zetamix_lab.metrics import classify
 from zetamix_lab.train.trainer import Trainer
 
 D1, D2, D3 = "paper, Appendix D.1", "paper, Appendix D.2", "paper, Appendix D.3"
@@ -74,52 +71,26 @@ def test_a_recipe_has_the_values_of_the_paper(name):
     assert [recipe.rate(epoch) for epoch in range(epochs)] == pytest.approx(expected)
 
 
-@given(st.integers(1, 400), st.sampled_from(sorted(PAPER)))
-def test_any_number_of_epochs_keeps_the_shape_of_the_schedule(epochs, name):
-    recipe = RECIPES[name].change(epochs=epochs)
-    rates = [recipe.rate(epoch) for epoch in range(epochs)]
-    assert rates[0] == recipe.lr
-    assert rates == sorted(rates, reverse=True)
-    assert all(1 <= milestone <= max(1, epochs) for milestone in recipe.milestones)
-    if epochs >= 40:
-        assert len(recipe.milestones) == len(RECIPES[name].milestones)
-        assert rates[-1] == pytest.approx(RECIPES[name].rate(RECIPES[name].epochs - 1))
-
-
-# on a CPU a few images are enough: two of 224² pixels and more
-FEW, SOME = 2, 16
 METHODS = ["none", "mixup", "cutmix", "zeta:2.8", "switch"]
+CASES = [(name, "resnet18", METHODS[k % len(METHODS)]) for k, name in enumerate(PAPER)]
 # the paper trains a ResNet-50 on skin images as well
-DEEPER = ["isic2016", "isic2018", "mednode"]
-
-
-def cases():
-    for number, name in enumerate(PAPER):
-        method = METHODS[number % len(METHODS)]
-        yield pytest.param(name, "resnet18", method, id=f"{name}-{method}")
-        if name in DEEPER:
-            yield pytest.param(name, "resnet50", method, id=f"{name}-resnet50-{method}")
+CASES += [(name, "resnet50", "mixup") for name in ("isic2016", "isic2018", "mednode")]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "model", "method"), list(cases()))
+@pytest.mark.parametrize(("name", "model", "method"), CASES)
 def test_every_recipe_takes_a_step_on_its_dataset(name, model, method, tmp_path):
     with installed(name, data_dir=tmp_path):
         dataset = datasets.load(name)
-    recipe = RECIPES[name]
-    large = dataset.shape[-1] > 100
-    recipe = recipe.change(model=model, batch_size=FEW if large else SOME)
+    # on a CPU a few images are enough: two of 224² pixels and more
+    recipe = RECIPES[name].change(model=model, batch_size=2 if dataset.shape[-1] > 100 else 16)
     trainer = Trainer(dataset, parse(method), recipe)
     before = {key: value.clone() for key, value in trainer.model.state_dict().items()}
     trainer.start_epoch()
     trainer.step()
     assert trainer.step_in_epoch == 1
     assert trainer.optimizer.param_groups[0]["lr"] == recipe.lr
-    loss = trainer.step_metrics[0, 0].item()
     # the loss of an untrained network is about the logarithm of the number of classes
-    assert 0.1 < loss / math.log(dataset.num_classes) < 4
+    assert 0.1 < trainer.step_metrics[0, 0].item() / math.log(dataset.num_classes) < 4
     after = trainer.model.state_dict()
     assert not any(torch.equal(before[key], after[key]) for key in before if "weight" in key)
-    if not large:
-        few = dataset.test.keep(torch.arange(len(dataset.test))[:SOME])
-        assert 0 <= classify(*trainer.predict(few))["error"] <= 1

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from browser import needs_browser, open_page
 from factories import run_record
 from test_values import cells_of
 from typer.testing import CliRunner
 
 from paper.__main__ import app
 from paper.artifacts import ARTIFACTS, MEASURES
-from paper.cells import PaperError, Subset, TrainingCell
 from paper.datasets import CATALOGUE
 from paper.recipes import RECIPES
-from paper.records import RecordStore
-from paper.session import Session
+from paper.records import RecordStore, Subset, TrainingCell
+from paper.run import Session
 from zetamix_lab.data import DatasetNotFoundError, from_tensors
 from zetamix_lab.train.stop import Stop
 
@@ -52,18 +52,22 @@ def open_session(folder, seed=0, **options):
     return Session(RecordStore(folder), jobs=1, load_dataset=load, **options)
 
 
+def lines_of(folder):
+    return (folder / "natural" / "records.jsonl").read_text().splitlines()
+
+
 def test_a_session_runs_empty_cells_once(tmp_path):
     cells = small_cells()
-    first = open_session(tmp_path).run("natural", cells[:1])
-    assert (first.ran, first.had_record, first.empty, first.reasons) == (1, 0, [], [])
+    assert open_session(tmp_path).run("natural", cells[:1]) == []
     again = open_session(tmp_path)
-    second = again.run("natural", cells)
-    assert (second.ran, second.had_record, second.empty) == (1, 1, [])
+    assert again.run("natural", cells) == []
     records = list(again.store.records.values())
     assert [record.cell.method for record in records] == ["none", "zeta:2.8"]
     assert records[0].machine["torch"] == torch.__version__
     # records of another artifact count
-    assert open_session(tmp_path).run("sensitivity", cells).ran == 0
+    open_session(tmp_path).run("sensitivity", cells)
+    assert not (tmp_path / "sensitivity").exists()
+    assert len(lines_of(tmp_path)) == 2
 
 
 class StopOnceTraining(Stop):
@@ -80,10 +84,10 @@ class StopOnceTraining(Stop):
 def test_a_stopped_session_resumes_to_the_same_result(tmp_path):
     cells = small_cells(epochs=4)
     stopped = open_session(tmp_path / "a", stop=StopOnceTraining(tmp_path / "a"))
-    outcome = stopped.run("natural", cells)
-    assert (outcome.ran, len(outcome.empty)) == (0, 2)
+    assert stopped.run("natural", cells) == []
+    assert not stopped.store.records
     rest = open_session(tmp_path / "a")
-    assert rest.run("natural", cells).ran == 2
+    rest.run("natural", cells)
     whole = open_session(tmp_path / "b")
     whole.run("natural", cells)
     for key, record in whole.store.records.items():
@@ -103,8 +107,14 @@ def test_a_record_is_stored_as_soon_as_its_run_is_finished(tmp_path):
     assert RecordStore(tmp_path).records
     open_session(tmp_path).run("natural", small_cells())
     # and once only
-    lines = (tmp_path / "natural" / "records.jsonl").read_text().splitlines()
-    assert len(lines) == 2
+    assert len(lines_of(tmp_path)) == 2
+    # a run whose folder has the record is collected, not trained again
+    (tmp_path / "natural" / "records.jsonl").unlink()
+    curves = sorted((tmp_path / "runs").glob("*/metrics.jsonl"))
+    before = [path.stat().st_mtime_ns for path in curves]
+    assert open_session(tmp_path).run("natural", small_cells()) == []
+    assert len(lines_of(tmp_path)) == 2
+    assert [path.stat().st_mtime_ns for path in curves] == before
 
 
 @pytest.mark.parametrize(("validation", "evaluated_on"), [(None, "test"), (30, "train")])
@@ -118,50 +128,27 @@ def test_a_subset_says_what_it_was_evaluated_on(tmp_path, validation, evaluated_
     assert len(held) == (validation or 100)
     assert held <= {s.numpy().tobytes() for s in getattr(data, evaluated_on).samples}
     session = Session(RecordStore(tmp_path), jobs=1, load_dataset=lambda *_: data)
-    assert session.run("natural", [whole, cut]).ran == 2
+    assert session.run("natural", [whole, cut]) == []
     store = RecordStore(tmp_path)
     assert store.find(cut).cell.train_size == 40
     assert store.find(cut).test_size == (validation or 100)
     assert store.find(whole).cell.train_size == 100
 
 
-def test_a_run_that_fails_leaves_the_others(tmp_path):
-    diverging = small_cells(lr=1e30, epochs=3)[:1]
-    outcome = open_session(tmp_path).run("natural", [*diverging, *small_cells()[1:]])
-    assert (outcome.ran, outcome.empty) == (1, diverging)
-    assert len(outcome.reasons) == 1
-    assert outcome.reasons[0].startswith("cifar10, no mixing seed 0 failed: ")
-
-
-def test_a_run_that_finished_before_a_crash_is_collected(tmp_path):
-    """Its folder has the record, the store has not."""
-    open_session(tmp_path).run("natural", small_cells())
-    (tmp_path / "natural" / "records.jsonl").unlink()
-    folders = sorted((tmp_path / "runs").iterdir())
-    before = [(path / "metrics.jsonl").stat().st_mtime_ns for path in folders]
-    assert open_session(tmp_path).run("natural", small_cells()).ran == 2
-    assert [(path / "metrics.jsonl").stat().st_mtime_ns for path in folders] == before
-
-
-def test_a_missing_dataset_leaves_its_cells(tmp_path):
-    cells = [*small_cells(), TrainingCell("cifar100", "none", 0, RECIPES["cifar100"])]
-    outcome = open_session(tmp_path).run("natural", cells)
-    assert (outcome.ran, [cell.dataset for cell in outcome.empty]) == (2, ["cifar100"])
-    assert outcome.reasons == ["cifar100 is not here."]
-
-
-def test_other_data_of_the_same_name_is_refused(tmp_path):
-    open_session(tmp_path).run("natural", small_cells()[:1])
-    with pytest.raises(PaperError, match="Choose another --out"):
-        open_session(tmp_path, seed=1).run("natural", small_cells())
-
-
-def test_a_cell_for_another_device_is_left(tmp_path):
-    cells = [cell for cell in cells_of("timing") if cell.kind == "batch-time"]
-    assert [cell.device for cell in cells] == ["cuda", "cpu"]
-    outcome = open_session(tmp_path).run("timing", cells[:1])
-    assert (outcome.ran, outcome.empty) == (0, cells[:1])
-    assert outcome.reasons == ["1 of the cells need --device cuda."]
+def test_why_cells_are_left(tmp_path):
+    session = open_session(tmp_path)
+    absent = TrainingCell("cifar100", "none", 0, RECIPES["cifar100"])
+    diverging = small_cells(lr=1e30, epochs=3)[0]
+    failed, missing = session.run("natural", [diverging, *small_cells(), absent])
+    assert failed.startswith("cifar10, no mixing seed 0 failed: ")
+    assert missing == "cifar100 is not here."
+    batch = [cell for cell in cells_of("timing") if cell.kind == "batch-time"]
+    assert [cell.recipe["device"] for cell in batch] == ["cuda", "cpu"]
+    assert session.run("timing", batch[:1]) == ["1 of the cells need --device cuda."]
+    # the others were run
+    assert len(session.store.records) == len(lines_of(tmp_path)) == 2
+    with pytest.raises(ValueError, match="Choose another --out"):
+        open_session(tmp_path, seed=1).run("natural", [*small_cells(), diverging])
 
 
 # the command line
@@ -183,22 +170,6 @@ def command(tmp_path, monkeypatch):
     return run
 
 
-@pytest.mark.slow
-def test_an_artifact_is_complete(command, tmp_path):
-    assert "theorems: 7 cells run, 0 had a record, 0 left" in command("theorems")
-    folder = tmp_path / "out" / "paper" / "theorems"
-    assert {path.name for path in folder.glob("[a-z]*")} == {
-        "records.jsonl",
-        "report.html",
-        "theorems.svg",
-        "theorems.png",
-        *(f"thresholds.{form}" for form in ("md", "tex", "csv")),
-    }
-    assert "| N = 4 | 1.08213 | 100 |" in (folder / "thresholds.md").read_text()
-    lines = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
-    assert {line["machine"]["commit"] for line in lines} == {"abc1234"}
-
-
 def test_without_data_the_table_has_the_papers_values(command, tmp_path):
     output = command("natural", "--datasets", "cifar10", status=1)
     assert "0 cells run, 0 had a record, 30 left" in output
@@ -213,17 +184,25 @@ def test_no_time_leaves_everything_and_the_exit_status_says_so(command):
     assert "Rerun the same command to resume." in output
 
 
-def test_a_measurement_that_is_interrupted_is_discarded_and_started_again(command, monkeypatch):
+@pytest.mark.slow
+def test_an_interrupted_measurement_is_started_again(command, monkeypatch, tmp_path):
     def interrupt(cell, context):
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(60)
 
     with monkeypatch.context() as patch:
-        patch.setattr("paper.session.MEASURES", {**MEASURES, "equivalence": interrupt})
+        patch.setattr("paper.run.MEASURES", {**MEASURES, "equivalence": interrupt})
         output = command("theorems", status=130)
     assert "6 cells run, 0 had a record, 1 left" in output
     assert "Not saved, will start again: equivalence" in output
     assert "1 cells run, 6 had a record, 0 left" in command("theorems")
+    folder = tmp_path / "out" / "paper" / "theorems"
+    files = {"records.jsonl", "report.html", "theorems.svg", "theorems.png"}
+    files |= {f"thresholds.{form}" for form in ("md", "tex", "csv")}
+    assert {path.name for path in folder.glob("[a-z]*")} == files
+    assert "| N = 4 | 1.08213 | 100 |" in (folder / "thresholds.md").read_text()
+    lines = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+    assert {line["machine"]["commit"] for line in lines} == {"abc1234"}
 
 
 def test_the_list_has_records_and_data(command, tmp_path):
@@ -249,7 +228,6 @@ def test_the_list_has_records_and_data(command, tmp_path):
     [
         (["naturel"], "got 'naturel'. Did you mean natural?"),
         (["page", "natural"], "page and the list of all artifacts cannot be combined"),
-        (["natural", "--augmentation", "rotate"], "got 'rotate'"),
         (["natural", "--datasets", "mnist"], "expected one of cifar10, cifar100, fashion_mnist"),
         (["natural", "--methods", "zetta:2.8"], "got 'zetta:2.8'. Did you mean zeta?"),
         (["natural", "--seeds", "a"], "got 'a'"),
@@ -262,19 +240,17 @@ def test_bad_arguments(command, arguments, message):
     assert message in command(*arguments, status=2)
 
 
-def test_a_damaged_record_is_named(command, tmp_path):
-    path = tmp_path / "out" / "paper" / "theorems" / "records.jsonl"
-    path.parent.mkdir(parents=True)
-    path.write_text("no\n")
-    assert "line 1: not JSON" in command("theorems", status=1)
-
-
 @pytest.mark.slow
+@needs_browser
 def test_the_page_has_every_artifact_and_what_is_empty(command, tmp_path):
     assert command("page").endswith("Report written to out/paper/index.html")
-    text = (tmp_path / "out" / "paper" / "index.html").read_text()
+    path = tmp_path / "out" / "paper" / "index.html"
+    text = path.read_text()
     assert re.findall(r'<section id="([\w-]+)">', text) == list(ARTIFACTS)
-    assert "Measured: 0 of 7 cells." in text
     assert "python -m paper medmnist --out out/paper" in text
     assert (tmp_path / "out" / "paper" / "skin" / "skin.tex").is_file()
     assert not Path("out/paper/runs").exists()
+    opened = open_page(path).check()
+    assert opened.headings[:2] == ["Reproduction of ζ-mixup", "What was measured"]
+    assert [row[1] for row in opened.tables[0][1:3]] == ["0 of 4", "0 of 36"]
+    assert open_page(path, width=500).overflow <= 0

@@ -1,6 +1,7 @@
 """`zetamix check`."""
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -40,8 +41,7 @@ def check(
 
     Exits with status 1 if there is a problem: unreadable images, duplicates across splits or with
     conflicting labels, groups (--group) across splits, a class too small to split or missing from a
-    split, invalid rows of a table, damaged prepared data. Duplicates within one split and class are
-    listed only.
+    split, invalid rows of a table. Duplicates within one split and class are listed only.
     """
     groups = options.parse_group(group)
     options.open_console(json_file)
@@ -50,7 +50,7 @@ def check(
     with report_errors():
         with show_reading() as progress:
             report = check_data(path, data_dir, size=size, group=groups, progress=progress)
-        options.write_results(json_file, report.as_dict())
+        options.write_results(json_file, {**vars(report), "ok": report.ok})
         if json_file != options.STDOUT:
             _print_report(report, None if show_all else MAX_SHOWN)
     if not report.ok:
@@ -65,10 +65,6 @@ def _print_report(report: "Report", limit: int | None) -> None:
     found = "no duplicates"
     if report.duplicates:
         found = plural(len(report.duplicates), "group of duplicates", "groups of duplicates")
-    if report.leaks:
-        found += f", {report.leaks:,} across splits"
-    if report.conflicts:
-        found += f", {report.conflicts:,} with conflicting labels"
     total = plural(sum(report.sizes.values()), "sample")
     console.print(f"[bold]{escape(report.name)}[/bold]: {total}, {verdict}; {found}")
     console.print(escape(report.origin), style="dim", soft_wrap=True)
@@ -76,8 +72,10 @@ def _print_report(report: "Report", limit: int | None) -> None:
     lists = {
         "Problems": report.problems,
         "Unreadable files": report.unreadable,
-        "Duplicates": [" = ".join(map(str, group)) for group in report.duplicates],
-        "Groups in more than one split": [str(shared) for shared in report.shared_groups],
+        "Duplicates": [" = ".join(map(_describe, group)) for group in report.duplicates],
+        "Groups in more than one split": [
+            f"{name}: {', '.join(splits)}" for name, splits in report.shared_groups.items()
+        ],
         "Notes": report.notes,
     }
     for title, lines in lists.items():
@@ -89,13 +87,18 @@ def _print_report(report: "Report", limit: int | None) -> None:
             typer.echo(f"  and {len(lines) - limit:,} more; --all lists them")
 
 
+def _describe(sample: Mapping[str, Any]) -> str:
+    place = sample["name"] or f"row {sample['row']}"
+    return f"{sample['split']} {place} ({sample['label']})"
+
+
 def _count_table(report: "Report") -> Table:
     """Samples of each class by split."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("class", overflow="fold")
     for split in report.counts:
         table.add_column(split, justify="right")
-    for label, sizes in zip(report.classes, zip(*report.counts.values(), strict=True), strict=True):
-        table.add_row(escape(label), *(f"{size:,}" for size in sizes))
-    table.add_row("total", *(f"{report.sizes[split]:,}" for split in report.counts), style="bold")
+    for label in report.counts["train"]:
+        table.add_row(escape(label), *(f"{sizes[label]:,}" for sizes in report.counts.values()))
+    table.add_row("total", *(f"{size:,}" for size in report.sizes.values()), style="bold")
     return table

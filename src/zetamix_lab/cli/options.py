@@ -54,7 +54,7 @@ DataDir = Annotated[
 ]
 Size = Annotated[
     int | None,
-    _option(DATA, "Resize your own images to SIZE × SIZE pixels.", min=1, max=MAX_SIZE),
+    _option(DATA, "Resize your own image files to SIZE × SIZE pixels.", min=1, max=MAX_SIZE),
 ]
 GroupBy = Annotated[
     str | None,

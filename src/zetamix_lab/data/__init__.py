@@ -11,7 +11,6 @@ try:
     from zetamix_lab.data.load_dataset import check as check
     from zetamix_lab.data.load_dataset import load as load
     from zetamix_lab.data.load_dataset import load_cached as load_cached
-    from zetamix_lab.data.loader import Loader as Loader
     from zetamix_lab.data.quality import Report as Report
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(

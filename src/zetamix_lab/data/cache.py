@@ -1,18 +1,18 @@
 """Prepared data: decoded once into plain files, memory-mapped afterwards.
 
 A prepared dataset is a folder in `<data_dir>/prepared`: for each split a raw file of samples and
-one of labels, and `meta.json` with sizes and checksums. The name of the folder ends in a hash of
+one of labels, and `meta.json`, which describes them. The name of the folder ends in a hash of
 everything that determines its content, so that stale data is never used. The folder is created
 atomically.
 """
 
 import hashlib
+import math
 import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,10 @@ import numpy as np
 import torch
 from filelock import FileLock, Timeout
 
-from zetamix_lab.atomic_io import hash_file, hash_json, naming, new_folder, read_json, write_json
+from zetamix_lab.atomic_io import hash_json, naming, new_folder, read_json, write_json
 from zetamix_lab.data.dataset import Dataset, Split, fingerprint
-from zetamix_lab.data.errors import DataError, DatasetNotFoundError
-from zetamix_lab.data.quality import Scan, describe_doubts, find_shared_groups, missing_classes
+from zetamix_lab.data.errors import DataError
+from zetamix_lab.data.quality import Scan, find_doubts
 from zetamix_lab.data.source import Progress, Source
 from zetamix_lab.text import plural, reason
 
@@ -53,57 +53,10 @@ def prepared_folder(
     return data_dir / "prepared" / "-".join([plain, *hashes])
 
 
-def read(folder: Path) -> Dataset | None:
-    """Memory-map prepared data; None if it is missing or damaged."""
-    meta = read_meta(folder)
-    if meta is None or find_damage(folder):
-        return None
-    splits = {name: _map_split(folder, meta, name) for name in meta["splits"]}
-    return Dataset(
-        name=meta["name"],
-        classes=tuple(meta["classes"]),
-        train=splits["train"],
-        val=splits.get("val"),
-        test=splits.get("test"),
-        fingerprint=meta["fingerprint"],
-        origin=meta["origin"],
-        notes=tuple(meta["notes"]),
-    )
-
-
-def read_meta(folder: Path) -> dict[str, Any] | None:
-    """What is known of prepared data; None if it is missing, damaged or of another version."""
-    try:
-        meta = read_json(folder / META)
-    except (OSError, ValueError):
-        return None
-    whole = meta.pop("sha256", None) == hash_json(meta)
-    return meta if whole and meta.get("format") == FORMAT else None
-
-
-def find_damage(folder: Path, *, checksums: bool = False) -> str:
-    """A description of damage to the files of a prepared dataset, or "".
-
-    checksums: compare checksums too, not only sizes, as `zetamix check` does; 1 GB takes a second.
-    """
-    for name, expected in (read_meta(folder) or {"files": {}})["files"].items():
-        file = folder / name
-        try:
-            size = file.stat().st_size
-            if size != expected["bytes"]:
-                return f"{file} has {size:,} bytes instead of {expected['bytes']:,}"
-            if checksums and hash_file(file) != expected["sha256"]:
-                return f"{file} has changed since it was written: its checksum differs"
-        except OSError as error:
-            return f"{file} cannot be read: {reason(error)}"
-    return ""
-
-
 @dataclass(frozen=True)
 class Request:
     """A requested dataset: the folder of its prepared form, and how to open its source."""
 
-    name: str
     folder: Path
     source: Callable[[Progress | None], Source]
     """Raises if there is nothing to read."""
@@ -111,8 +64,22 @@ class Request:
     """Whether it is a path: prepared data of earlier states of its files is removed."""
 
     def open(self) -> Dataset | None:
-        """The dataset if nothing has to be prepared."""
-        return read(self.folder)
+        """Memory-map the prepared data; None if it is missing or damaged."""
+        try:
+            meta = read_json(self.folder / META)
+            if meta["format"] != FORMAT:
+                return None
+            splits = {name: _map_split(self.folder, meta, name) for name in meta["splits"]}
+            return Dataset(
+                name=meta["name"],
+                classes=tuple(meta["classes"]),
+                **splits,
+                fingerprint=meta["fingerprint"],
+                origin=meta["origin"],
+                notes=tuple(meta["notes"]),
+            )
+        except (OSError, ValueError, KeyError):
+            return None
 
     def prepare(
         self, progress: Progress | None, *, force: bool = False, skip_broken: bool = False
@@ -122,9 +89,16 @@ class Request:
         force: decode it in any case.
         skip_broken: leave out images that cannot be read, instead of raising.
         """
-        with _locked(self.folder, progress):
+        with _lock(self.folder, progress):
             if force or self.open() is None:
-                self._write(progress, skip_broken)
+                source = self.source(progress)
+                # left by a killed process, because this process holds the lock
+                for left in self.folder.parent.glob(f".{self.folder.name}.*.part"):
+                    shutil.rmtree(left, ignore_errors=True)
+                with new_folder(self.folder) as part:
+                    _fill(part, source, progress, skip_broken)
+                    # the old data is damaged or must be replaced
+                    shutil.rmtree(self.folder, ignore_errors=True)
         if self.own:
             # prepared from earlier states of the same files
             for other in self.folder.parent.glob(f"{self.folder.name.rpartition('-')[0]}-*"):
@@ -136,24 +110,8 @@ class Request:
             raise DataError(f"{self.folder} was removed by another process after it was prepared.")
         return dataset
 
-    def _write(self, progress: Progress | None, skip_broken: bool) -> None:
-        try:
-            source = self.source(progress)
-        except DatasetNotFoundError as error:
-            if damage := find_damage(self.folder):
-                raise DatasetNotFoundError(f"Prepared data is damaged: {damage}. {error}") from None
-            raise
-        # left by a killed process, because this process holds the lock
-        for left in self.folder.parent.glob(f".{self.folder.name}.*.part"):
-            shutil.rmtree(left, ignore_errors=True)
-        with new_folder(self.folder) as part:
-            _fill(part, source, progress, skip_broken)
-            # the old data is damaged or must be replaced
-            shutil.rmtree(self.folder, ignore_errors=True)
-
 
 def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: bool) -> None:
-    files: dict[str, dict[str, Any]] = {}
     scan = Scan(source, "decoding", progress)
 
     def samples(split: str) -> Iterator[memoryview]:
@@ -162,8 +120,7 @@ def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: 
                 return
             yield np.ascontiguousarray(block.samples).data
 
-    for split in source.rows:
-        files[f"{split}.samples"] = _write(folder / f"{split}.samples", samples(split))
+    hashes = {split: [_write(folder / f"{split}.samples", samples(split))] for split in source.rows}
     if scan.unreadable:
         if not skip_broken:
             more = " or more" if len(scan.unreadable) >= MAX_BROKEN else ""
@@ -176,16 +133,12 @@ def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: 
         source = _without_broken(source, scan)
     for split, rows in source.rows.items():
         labels = source.labels[rows].astype("<i8").tobytes()
-        files[f"{split}.labels"] = _write(folder / f"{split}.labels", [labels])
+        hashes[split].append(_write(folder / f"{split}.labels", [labels]))
         if source.names is not None:
             names = [source.names[row].replace("\n", "\\n") + "\n" for row in rows.tolist()]
             text = "".join(names).encode("utf-8", "surrogateescape")
-            files[f"{split}.names"] = _write(folder / f"{split}.names", [text])
-    hashes = {
-        split: [files[f"{split}.{kind}"]["sha256"] for kind in ("samples", "labels")]
-        for split in source.rows
-    }
-    doubts = describe_doubts(scan.duplicates(), find_shared_groups(source))
+            _write(folder / f"{split}.names", [text])
+    doubts = find_doubts(source, scan.duplicates())
     meta = {
         "format": FORMAT,
         "name": source.name,
@@ -194,17 +147,12 @@ def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: 
         "dtype": source.dtype,
         "multi_label": source.multi_label,
         "splits": {split: len(rows) for split, rows in source.rows.items()},
-        "files": files,
         "fingerprint": fingerprint(source.classes, hashes),
         "origin": source.origin,
         # shown whenever the data is used, not only by `zetamix check`
-        "notes": [
-            *source.notes,
-            *(f"{problem} (listed by zetamix check)" for problem in doubts),
-            *missing_classes(source),
-        ],
+        "notes": [*source.notes, *(f"{doubt} (listed by zetamix check)" for doubt in doubts)],
     }
-    write_json(folder / META, {**meta, "sha256": hash_json(meta)})
+    write_json(folder / META, meta)
 
 
 def _without_broken(source: Source, scan: Scan) -> Source:
@@ -221,59 +169,50 @@ def _without_broken(source: Source, scan: Scan) -> Source:
     return replace(kept, notes=(*source.notes, note))
 
 
-def _write(path: Path, chunks: Iterable[bytes | memoryview]) -> dict[str, Any]:
-    """Write chunks to a file; its size and checksum.
-
-    A second thread computes the checksum while the first writes.
-    """
+def _write(path: Path, chunks: Iterable[bytes | memoryview]) -> str:
+    """Write chunks to a file; its checksum."""
     digest = hashlib.sha256()
-    with naming(path), path.open("wb") as file, ThreadPoolExecutor(1) as pool:
+    with naming(path), path.open("wb") as file:
         for chunk in chunks:
-            hashed = pool.submit(digest.update, chunk)
+            digest.update(chunk)
             file.write(chunk)
-            hashed.result()
         file.flush()
         os.fsync(file.fileno())
-        size = file.tell()
-    return {"bytes": size, "sha256": digest.hexdigest()}
+    return digest.hexdigest()
 
 
 def _map_split(folder: Path, meta: Mapping[str, Any], split: str) -> Split:
-    count, shape = meta["splits"][split], meta["shape"]
-    names = folder / f"{split}.names"
+    count, names = meta["splits"][split], folder / f"{split}.names"
     matrix = [len(meta["classes"])] if meta["multi_label"] else []
     labels = _map(folder / f"{split}.labels", [count, *matrix], torch.int64)
     return Split(
-        _map(folder / f"{split}.samples", [count, *shape], getattr(torch, meta["dtype"])),
+        _map(folder / f"{split}.samples", [count, *meta["shape"]], getattr(torch, meta["dtype"])),
         labels.float() if matrix else labels,
         num_classes=len(meta["classes"]),
-        names_file=names if names.name in meta["files"] else None,
+        names_file=names if names.exists() else None,
     )
 
 
 def _map(path: Path, shape: list[int], dtype: torch.dtype) -> torch.Tensor:
     """A private memory map: pages are read on use, and writes do not change the file."""
-    count = int(np.prod(shape))
+    count, size = math.prod(shape), path.stat().st_size
+    if size != count * dtype.itemsize:
+        raise ValueError(f"{path} has {size:,} bytes instead of {count * dtype.itemsize:,}")
     return torch.from_file(str(path), shared=False, size=count, dtype=dtype).view(shape)
 
 
-@contextmanager
-def _locked(folder: Path, progress: Progress | None) -> Iterator[None]:
+def _lock(folder: Path, progress: Progress | None) -> AbstractContextManager[object]:
+    """The lock of a folder, acquired; it is released at the end of the context."""
     lock = FileLock(folder.with_name(f".{folder.name}.lock"))
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            if progress is not None:
-                progress("waiting for another process to prepare the same data", 0, 0)
-            lock.acquire()
+        with suppress(Timeout):
+            return lock.acquire(timeout=0)
+        if progress is not None:
+            progress("waiting for another process to prepare the same data", 0, 0)
+        return lock.acquire()
     except (OSError, ValueError) as error:
         raise DataError(
             f"Prepared data cannot be written to {folder.parent}: {reason(error)}. Choose another "
             "folder with the variable ZETAMIX_DATA or data_dir=."
         ) from None
-    try:
-        yield
-    finally:
-        lock.release()

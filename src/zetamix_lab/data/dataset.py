@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -11,11 +11,11 @@ from torch import Tensor
 
 from zetamix_lab.atomic_io import hash_json
 from zetamix_lab.data.errors import DataError, check_distinct
-from zetamix_lab.data.source import SPLITS, Source, array_source, digest
+from zetamix_lab.data.source import SPLITS, digest
 from zetamix_lab.data.splits import count_labels, first_duplicates, strata, stratified
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Split:
     """The samples of one split with their labels.
 
@@ -55,20 +55,6 @@ class Split:
     def multi_label(self) -> bool:
         """Whether a sample may have any number of labels, instead of one class."""
         return self.labels.ndim == 2
-
-    def __getitem__(self, row: int) -> tuple[Tensor, int | Tensor]:
-        """One sample and its label, as torch's DataLoader requests them."""
-        if not isinstance(row, int):
-            raise TypeError(f"row must be an int, got {type(row).__name__}. Use keep() for more.")
-        if not -len(self) <= row < len(self):
-            raise IndexError(f"row {row} is out of range for a split of {len(self):,} samples.")
-        row %= len(self)
-        label = self.labels[row]
-        return self.take(torch.tensor([row]))[0], label if self.multi_label else int(label)
-
-    def __repr__(self) -> str:
-        shape = " × ".join(map(str, self.shape))
-        return f"Split({len(self):,} samples of {shape} in {self.num_classes} classes)"
 
     def take(self, rows: Tensor) -> Tensor:
         """The samples of these rows; only these are read."""
@@ -118,12 +104,8 @@ class Dataset:
     """A hash of classes, samples and labels: equal for identical datasets."""
     origin: str = "made in memory"
     """A description of where the samples come from."""
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     """Facts to report with results: created splits, duplicates, differences from the paper."""
-
-    def __repr__(self) -> str:
-        splits = ", ".join(f"{name}={split}" for name, split in self.splits.items())
-        return f"Dataset({self.name!r}, {splits}, fingerprint={self.fingerprint!r})"
 
     @property
     def num_classes(self) -> int:
@@ -144,17 +126,6 @@ class Dataset:
         """The splits that exist, by name."""
         splits = {"train": self.train, "val": self.val, "test": self.test}
         return {name: split for name, split in splits.items() if split is not None}
-
-    def source(self) -> Source:
-        """The dataset as a `Source`, to be checked like files."""
-        parts = {
-            name: (split.samples.numpy(), split.labels.numpy())
-            for name, split in self.splits.items()
-        }
-        lists = [split.names() for split in self.splits.values()]
-        names = None if None in lists else [name for some in lists for name in some or ()]
-        source = array_source(self.name, self.classes, parts, self.origin)
-        return replace(source, names=names, notes=self.notes)
 
     def with_train_size(self, size: int | float | None) -> "Dataset":
         """The dataset with a stratified subset of `train`; None keeps all of it."""
@@ -224,9 +195,7 @@ def from_tensors(
     return Dataset(
         name=name,
         classes=tuple(classes),
-        train=made["train"],
-        val=made.get("val"),
-        test=made.get("test"),
+        **made,
         fingerprint=fingerprint(classes, hashes),
         origin=origin,
         notes=tuple(notes),
@@ -252,15 +221,10 @@ def fingerprint(classes: Sequence[str], hashes: Mapping[str, Sequence[str]]) -> 
 
 def _subset_size(size: int | float, available: int, classes: int) -> int:
     """The number of samples that `size` means: at least one of each class, at most all."""
-    if isinstance(size, bool) or not isinstance(size, (int, float)):
-        raise TypeError(f"size must be a number of samples or a fraction, got {size!r}.")
-    if isinstance(size, float):
-        if not 0 < size <= 1:
-            raise ValueError(f"size as a fraction must lie between 0 and 1, got {size}.")
-        return max(classes, round(size * available))
-    if not classes <= size <= available:
+    fraction = isinstance(size, float)
+    if not (0 < size <= 1 if fraction else classes <= size <= available):
         raise ValueError(
-            f"size must lie between {classes:,} (one of each class) and {available:,} "
-            f"(the whole split), got {size:,}."
+            f"size must lie between {classes:,} (one of each class) and {available:,} (the whole "
+            f"split), or be a fraction up to 1.0, got {size:,}."
         )
-    return size
+    return max(classes, round(size * available)) if fraction else int(size)

@@ -9,36 +9,32 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zetamix_lab.data.errors import OnProblem
+from zetamix_lab.data.errors import DataError
 from zetamix_lab.text import plural
 
 Group: TypeAlias = str | re.Pattern[str] | None
 """How samples are grouped: by a column of their table, or by a match in the path of their file."""
 
 
-def find_groups(
-    names: Sequence[str], pattern: re.Pattern[str], origin: str, on_problem: OnProblem
-) -> list[str]:
+def find_groups(names: Sequence[str], pattern: re.Pattern[str], origin: str) -> list[str]:
     """The group of every file: the first capture group of the pattern, or the whole match.
 
-    >>> find_groups(["p01_1.png", "p02_1.png"], re.compile(r"(p[0-9]+)_"), "photos", print)
+    >>> find_groups(["p01_1.png", "p02_1.png"], re.compile(r"(p[0-9]+)_"), "photos")
     ['p01', 'p02']
     """
-    matches = [pattern.search(name) for name in names]
-    unmatched = [name for name, match in zip(names, matches, strict=True) if match is None]
-    if unmatched:
-        more = f" (and {plural(len(unmatched) - 1, 'more file')})" if len(unmatched) > 1 else ""
-        on_problem(
-            [
-                f"{origin}: the group pattern {pattern.pattern!r} matches nothing in "
-                f"{unmatched[0]}{more}; expected a match in every path."
-            ]
+    if not names or not all(names):
+        raise DataError(
+            f"{origin} has no file names. Group its samples by a column, with --group, such as "
+            "--group patient (of an .npz file: the arrays train_patient, and so on)."
         )
-    # a file without a match is a group of its own
-    return [
-        name if match is None else (match[1] if pattern.groups else match[0]) or name
-        for name, match in zip(names, matches, strict=True)
-    ]
+    groups = [match and match[min(1, pattern.groups)] for match in map(pattern.search, names)]
+    unmatched = [name for name, group in zip(names, groups, strict=True) if not group]
+    if unmatched:
+        raise DataError(
+            f"{origin}: the group pattern {pattern.pattern!r} matches nothing in {unmatched[0]} "
+            f"({plural(len(unmatched), 'such file')}); expected a match in every path."
+        )
+    return list(map(str, groups))
 
 
 # names of columns, and beginnings of names in paths, that look like those of patients

@@ -5,11 +5,11 @@ import os
 import stat
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from itertools import chain
+from itertools import islice
 from pathlib import Path
 from statistics import median_low
 from typing import NamedTuple, TypeVar
@@ -43,16 +43,13 @@ _LARGE = threading.Lock()
 # EXIF orientations with width and height swapped
 ORIENTATION, SIDEWAYS = 0x0112, (5, 6, 7, 8)
 # of TIFF files: 1 for unsigned integers, 2 for signed ones, 3 for floating point
-SAMPLE_FORMAT = 339
+SAMPLE_FORMAT, SIGNED = 339, 2
 
 # one more than cores, so that one can wait for a file; on two cores 2,000 files of 256² took 1.47
 # to 1.50 s with two threads, 1.45 to 1.50 with three, 1.67 with six
 THREADS = (os.cpu_count() or 1) + 1
 # blocks that threads decode ahead of the one that the caller handles
 AHEAD = 2
-# items of one task: a task costs about 20 µs of the one thread that runs Python, a file 1,000 to
-# 2,000 of a core
-TASK_ITEMS = 4
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -67,8 +64,6 @@ class Fit:
     crop: float | None = None
     """Side of the square relative to the shorter side of the image; None skips the crop."""
     why: str = ""
-    dtype: str = "uint8"
-    """float32 for grey images of floating point or 32 bits, whose values are kept."""
 
     def describe(self) -> str:
         if self.size is None:
@@ -89,8 +84,6 @@ class Header(NamedTuple):
     width: int
     height: int
     grey: bool
-    wide: bool = False
-    """Whether pixels are floating point or 32-bit numbers."""
 
 
 def is_image(path: Path) -> bool:
@@ -116,81 +109,62 @@ def images_below(folder: Path) -> list[Path]:
     return sorted(images)
 
 
-def decode(path: Path | bytes, fit: Fit, channels: int) -> Array:
-    """One image as [channels, height, width], of `fit.dtype`, rotated as its EXIF data says.
+def decode(path: Path | bytes, fit: Fit, shape: tuple[int, ...]) -> Array:
+    """One image as uint8, rotated as its EXIF data says; raises if its shape is another.
 
     path: its file, or the content of one.
+    shape: (channels, height, width) with `fit` applied.
     """
     with _open(path) as image:
         image.load()
-        if image.format == "TIFF" and _is_misread(image):
-            raise DataError("pixels are signed bytes, or numbers of 2^31 and more")
+        # Pillow would read signed bytes as if they were unsigned
+        signed = getattr(image, "tag_v2", {}).get(SAMPLE_FORMAT, (1,))[0] == SIGNED
+        if signed or image.mode == "F" or (image.mode, image.format) == ("I", "TIFF"):
+            raise DataError(
+                "pixels are signed, 32-bit or floating point numbers; expected unsigned ones of 8 "
+                "or 16 bits. Convert the image, for instance to a PNG"
+            )
         orientation = _orientation(image)
         # without this, Pillow rewrites the metadata, which fails if some other tag is broken
         image.info.pop("exif", None)
         upright = image if orientation == 1 else ImageOps.exif_transpose(image)
-        mode = "F" if fit.dtype == "float32" else "L" if channels == 1 else "RGB"
-        pixels = np.asarray(_apply_fit(_to_mode(upright, mode), fit))
-    if not np.isfinite(pixels).all():
-        raise DataError("contains NaN or infinity; expected finite numbers")
-    return pixels[None] if channels == 1 else np.ascontiguousarray(np.moveaxis(pixels, 2, 0))
+        fitted = _apply_fit(_to_mode(upright, "L" if shape[0] == 1 else "RGB"), fit)
+    if fitted.size != (shape[2], shape[1]):
+        raise DataError(
+            f"{fitted.width} × {fitted.height} pixels instead of {shape[2]} × {shape[1]}"
+        )
+    pixels = np.array(fitted)
+    return pixels[None] if shape[0] == 1 else np.ascontiguousarray(np.moveaxis(pixels, 2, 0))
 
 
 def read_image(path: str | Path, shape: tuple[int, ...]) -> Tensor:
     """One image file as a tensor of `shape`, as images of a folder are read for training.
 
-    It is rotated as its EXIF data says, converted to grey or RGB, and, if it has another size,
-    cropped to its largest centre square and resized. The result is uint8, or float32 for files with
-    32-bit pixels.
+    It is rotated as its EXIF data says, converted to grey or RGB, and, if `shape` is square,
+    cropped to its largest centre square and resized. The result is uint8.
 
     shape: (channels, height, width): `shape` of a dataset, or of a model from `load_model`.
     """
     if len(shape) != 3:
         raise ValueError(f"shape must be (channels, height, width), got {tuple(shape)}.")
-    channels, height, width = shape
+    fit = Fit(shape[1], crop=1.0) if shape[1] == shape[2] else NATIVE
     try:
-        header = read_header(Path(path))
-        same = (header.height, header.width) == (height, width)
-        if not same and height != width:
-            raise DataError(
-                f"{header.width} × {header.height} pixels; expected {width} × {height}, since "
-                "images are resized to squares only"
-            )
-        dtype = "float32" if header.wide else "uint8"
-        pixels = decode(Path(path), Fit(None if same else height, crop=1.0, dtype=dtype), channels)
+        return torch.from_numpy(decode(Path(path), fit, shape))
     except Exception as error:  # decoders raise errors of any type for broken files
         raise DataError(f"{path}: {explain(error)}.") from error
-    return torch.from_numpy(pixels.copy())
-
-
-def resize_images(images: Array, fit: Fit) -> Array:
-    """Images [n, channels, height, width], of bytes or floating point, as `fit` says."""
-
-    def resize(channel: Array) -> Array:
-        return np.asarray(_apply_fit(Image.fromarray(channel), fit))
-
-    channels = np.ascontiguousarray(images).reshape(-1, *images.shape[2:])
-    resized = [channel for _, some in map_parallel(resize, channels, 1024) for channel in some]
-    return np.stack(resized).reshape(*images.shape[:2], *resized[0].shape)
-
-
-def read_header(path: Path | bytes) -> Header:
-    with _open(path) as image:
-        sideways = _orientation(image) in SIDEWAYS
-        if sideways and image.format == "TIFF":
-            # Pillow rotates TIFF files itself, but swaps width and height only after decoding
-            image.load()
-            sideways = False
-        width, height = reversed(image.size) if sideways else image.size
-        wide = image.mode in ("I", "F")
-        grey = wide or image.mode in ("1", "L", "I;16", "I;16B", "I;16L")
-        return Header(width, height, grey, wide)
 
 
 def try_header(file: Path | bytes) -> Header | None:
-    """As `read_header`; None for a file that cannot be read."""
+    """The header of an image; None for a file that cannot be read."""
     try:
-        return read_header(file)
+        with _open(file) as image:
+            sideways = _orientation(image) in SIDEWAYS
+            if sideways and image.format == "TIFF":
+                # Pillow rotates TIFF files itself, but swaps width and height only after decoding
+                image.load()
+                sideways = False
+            width, height = reversed(image.size) if sideways else image.size
+            return Header(width, height, image.mode in ("1", "L") or image.mode.startswith("I"))
     except Exception:  # decoders raise errors of any type for broken files
         return None
 
@@ -204,11 +178,10 @@ def choose_fit(
     if not headers:
         on_problem([f"{origin}: none of {plural(len(scanned), 'image')} can be read."])
     channels = 1 if headers and all(header.grey for header in headers) else 3
-    dtype = "float32" if headers and all(header.wide for header in headers) else "uint8"
     sides = {(header.height, header.width) for header in headers}
     largest = max(map(max, sides), default=DEFAULT_SIZE)
     if size is None and len(sides) == 1 and largest <= NATIVE_SIDE:
-        return (channels, *sides.pop()), Fit(None, dtype=dtype)
+        return (channels, *sides.pop()), NATIVE
     side, why = size or DEFAULT_SIZE, ""
     if size is None and largest <= SMALL_SIDE:
         side = -(-median_low(min(header.width, header.height) for header in headers) // 8) * 8
@@ -216,7 +189,7 @@ def choose_fit(
             f"images differ in size and none has a side over {SMALL_SIDE} pixels: resized to "
             f"{side} × {side}, the median of their shorter sides rounded up to a multiple of 8"
         )
-    return (channels, side, side), Fit(side, crop=1.0, why=why, dtype=dtype)
+    return (channels, side, side), Fit(side, crop=1.0, why=why)
 
 
 def read_images(
@@ -226,61 +199,48 @@ def read_images(
 
     def attempt(row: int) -> tuple[Array, bytes] | str:
         try:
-            pixels = decode(images[row], fit, shape[0])
-            if pixels.shape != shape:
-                raise DataError(f"{_sides(pixels.shape)} pixels instead of {_sides(shape)}")
+            pixels = decode(images[row], fit, shape)
         except Exception as error:  # decoders raise errors of any type for broken files
             return f"{where(row)}: {explain(error)}"
         return pixels, digest(pixels)
 
     def read(rows: Rows) -> Iterator[Block]:
         step = max(1, min(64, BLOCK_BYTES // int(np.prod(shape))))
-        for first, results in map_parallel(attempt, rows.tolist(), step):
+        decoded = map_parallel(attempt, rows.tolist(), AHEAD * step)
+        for first in range(0, len(rows), step):
+            results = list(islice(decoded, step))
             good = [image for image in results if not isinstance(image, str)]
             broken = {first + k: why for k, why in enumerate(results) if isinstance(why, str)}
-            samples = np.array([pixels for pixels, _ in good], fit.dtype).reshape(-1, *shape)
+            samples = np.array([pixels for pixels, _ in good], np.uint8).reshape(-1, *shape)
             yield Block(first, samples, broken, [key for _, key in good])
 
     return read
 
 
 def map_parallel(
-    work: Callable[[Item], Result], items: Sequence[Item] | Array, step: int
-) -> Iterator[tuple[int, list[Result]]]:
-    """Map `step` items at a time, in threads: Pillow decodes and resizes without the GIL.
+    work: Callable[[Item], Result], items: Iterable[Item], ahead: int
+) -> Iterator[Result]:
+    """Map items in threads, in order: Pillow decodes and resizes without the GIL.
 
-    The threads go on with the next items while the caller handles the last ones.
+    ahead: how many more than the caller has taken are worked on, while it handles them.
     """
-
-    def task(some: range) -> list[Result]:
-        return [work(items[k]) for k in some]
-
     pool = ThreadPoolExecutor(THREADS, thread_name_prefix="zetamix-reader")
-    waiting: deque[tuple[int, Iterator[list[Result]]]] = deque()
-    blocks = range(0, len(items), step)
+    waiting: deque[Future[Result]] = deque()
     try:
-        for place in range(len(blocks) + AHEAD):
-            if place < len(blocks):
-                block = range(blocks[place], min(blocks[place] + step, len(items)))
-                parts = [block[k : k + TASK_ITEMS] for k in range(0, len(block), TASK_ITEMS)]
-                waiting.append((block[0], pool.map(task, parts)))
-            if place >= AHEAD:
-                first, results = waiting.popleft()
-                yield first, list(chain.from_iterable(results))
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def explain(error: Exception) -> str:
     """The reason why an image cannot be read."""
-    if isinstance(error, DataError):
-        return str(error)
     if isinstance(error, UnidentifiedImageError):
         return f"not an image in a supported format ({', '.join(FORMATS)})"
-    if isinstance(error, (Image.DecompressionBombError, Image.DecompressionBombWarning)):
-        return "too many pixels; refused as a decompression bomb"
-    if isinstance(error, FileNotFoundError):
-        return "no such file"
     text = reason(error)
     return text[0].lower() + text[1:]
 
@@ -305,14 +265,6 @@ def _open(path: Path | bytes) -> Iterator[Image.Image]:
             yield image
 
 
-def _is_misread(image: Image.Image) -> bool:
-    """Whether Pillow has read signed bytes as unsigned, or unsigned 32-bit numbers as negative."""
-    signed = bool(getattr(image, "tag_v2", {}).get(SAMPLE_FORMAT, (1,))[0] == 2)
-    if image.mode == "L":
-        return signed
-    return image.mode == "I" and not signed and int(np.min(np.asarray(image))) < 0
-
-
 def _orientation(image: Image.Image) -> int:
     if image.format == "PNG" and "exif" not in image.info:
         # Pillow would decode the whole file to look for metadata after the pixels
@@ -324,11 +276,9 @@ def _orientation(image: Image.Image) -> int:
 
 
 def _to_mode(image: Image.Image, mode: str) -> Image.Image:
-    if image.mode.startswith("I;16"):
-        # Pillow would clip 16-bit values at 255
+    if image.mode.startswith("I"):
+        # 16 bits, which Pillow would clip at 255
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-    elif image.mode in ("I", "F") and mode != "F":
-        raise DataError(f"32-bit numbers (mode {image.mode}), but other images have 8-bit ones")
     elif image.mode == "P" and "transparency" in image.info:
         # Pillow warns on a direct conversion to RGB
         image = image.convert("RGBA")
@@ -345,7 +295,3 @@ def _apply_fit(image: Image.Image, fit: Fit) -> Image.Image:
     if image.size == (fit.size, fit.size):
         return image
     return image.resize((fit.size, fit.size), Image.Resampling.BILINEAR)
-
-
-def _sides(shape: tuple[int, ...]) -> str:
-    return f"{shape[2]} × {shape[1]}"

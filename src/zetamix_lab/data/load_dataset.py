@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 from zetamix_lab.data.cache import Request as Request
-from zetamix_lab.data.cache import find_damage, prepared_folder
+from zetamix_lab.data.cache import prepared_folder
 from zetamix_lab.data.dataset import Dataset
 from zetamix_lab.data.errors import DataError, DatasetNotFoundError, OnProblem, raise_problems
 from zetamix_lab.data.groups import Group
 from zetamix_lab.data.quality import Report, check_source
 from zetamix_lab.data.readers.named import TORCHVISION, digits_source, torchvision_source
-from zetamix_lab.data.source import Progress, Source, resolve_data_dir
+from zetamix_lab.data.source import Progress, resolve_data_dir
 from zetamix_lab.text import did_you_mean, printable
 
 # prefix of a Hugging Face dataset that was saved to disk: hf:PATH
@@ -42,7 +42,7 @@ def load(
     data_dir: folder of torchvision's files and of prepared data; default $ZETAMIX_DATA or
         ~/.cache/zetamix.
     seed: seed of splits that have to be created.
-    size: side in pixels to resize a user's images to. Without it, images of one size up to 256
+    size: side in pixels to resize a user's image files to. Without it, images of one size up to 256
         pixels are not resized; images of different sizes with no side over 64 get the median of
         their shorter sides, rounded up to a multiple of 8; all others get 224. Each size is
         prepared separately.
@@ -77,10 +77,7 @@ def check(
     """Read every sample and report all problems of a dataset in one pass.
 
     Problems are: images that cannot be read, duplicates across splits, duplicates with conflicting
-    labels, classes that are too small to split or missing from a split, invalid rows of a table,
-    damaged prepared data.
-
-    Reads the files if they are on this machine, and the prepared data otherwise.
+    labels, classes that are too small to split or missing from a split, invalid rows of a table.
 
     >>> report = check("digits")
     >>> report.ok, report.sizes
@@ -88,16 +85,7 @@ def check(
     """
     problems: list[str] = []
     try:
-        request = resolve(name, data_dir, seed, size, group, problems.extend)
-        if damage := find_damage(request.folder, checksums=True):
-            problems.append(f"Prepared data is damaged: {damage}. Prepare it again.")
-        try:
-            source = request.source(progress)
-        except DatasetNotFoundError:
-            prepared = request.open()
-            if prepared is None:
-                raise
-            source = prepared.source()
+        source = resolve(name, data_dir, seed, size, group, problems.extend).source(progress)
         report = check_source(source, progress)
     except DataError as error:
         if problems:
@@ -129,27 +117,29 @@ def resolve(
             option = "size" if group is None else "group"
             raise ValueError(f"{option} is for your own data; {path} is used as it is published.")
         settings: dict[str, object] = {"seed": seed} if path == "digits" else {}
-
-        def source(progress: Progress | None) -> Source:
-            if path == "digits":
-                return digits_source(seed)
-            return torchvision_source(path, folder / path, folder)
-
-        return Request(path, prepared_folder(folder, path, settings), source)
+        return Request(
+            prepared_folder(folder, path, settings),
+            lambda progress: (
+                digits_source(seed)
+                if path == "digits"
+                else torchvision_source(path, folder / path, folder)
+            ),
+        )
     # imported here because pandas takes 0.6 s, and names need none of it
-    from zetamix_lab.data.readers import open_table
+    from zetamix_lab.data.readers.formats import open_table
     from zetamix_lab.data.sample_table import to_source
 
-    column = group if isinstance(group, str) else None
-    files, read = open_table(path, column, on_problem)
+    files, read = open_table(path, group if isinstance(group, str) else None, on_problem)
+    title = printable(path.name if path.is_dir() else path.stem)
     known = None if group is None else str(group)
     settings = {"path": str(path), "size": size, "seed": seed, "group": known}
-    title = printable(path.name if path.is_dir() else path.stem)
-
-    def own_source(progress: Progress | None) -> Source:
-        return to_source(read(), seed=seed, size=size, group=group, on_problem=on_problem)
-
-    return Request(title, prepared_folder(folder, title, settings, files), own_source, own=True)
+    return Request(
+        prepared_folder(folder, title, settings, files),
+        lambda progress: to_source(
+            read(), seed=seed, size=size, group=group, on_problem=on_problem
+        ),
+        own=True,
+    )
 
 
 def find(name: DataName) -> str | Path:
@@ -177,46 +167,30 @@ def find(name: DataName) -> str | Path:
 
 @dataclass(frozen=True)
 class DatasetRef:
-    """A dataset by name or absolute path, and the part of it to train on.
+    """A dataset by name or path, which becomes absolute, and the part of it to train on.
 
     Worker processes receive the reference and map the prepared data into memory themselves.
     """
 
-    name: str
-    data_dir: str | None = None
+    name: DataName
+    data_dir: DataDir = None
     train_size: int | float | None = None
     size: int | None = None
     """Side of the images in pixels, for a user's own images."""
     group: Group = None
     """The patient or lesion of a user's images, as in `load`."""
 
-    def load(self, progress: Progress | None = None) -> Dataset:
-        """The dataset; `progress` is called while its files are prepared, as in `load`."""
-        dataset = load(
-            self.name, self.data_dir, size=self.size, group=self.group, progress=progress
-        )
+    def __post_init__(self) -> None:
+        # workers may have another current folder
+        object.__setattr__(self, "name", str(find(self.name)))
+        if self.data_dir is not None:
+            object.__setattr__(self, "data_dir", str(Path(self.data_dir).absolute()))
+
+    def load(self, progress: Progress | None = None, *, skip_broken: bool = False) -> Dataset:
+        """The dataset; `progress` and `skip_broken` are those of `zetamix_lab.data.load`."""
+        options = self.name, self.data_dir, 0, self.size, self.group
+        dataset = load(*options, progress=progress, skip_broken=skip_broken)
         return dataset.with_train_size(self.train_size)
-
-
-def load_or_take(
-    data: Dataset | str | Path,
-    data_dir: Path | None,
-    train_size: int | float | None,
-    size: int | None,
-    group: Group,
-    progress: Progress | None = None,
-) -> tuple[Dataset, DatasetRef | None]:
-    """The dataset, and the reference by which worker processes load it, wherever they run.
-
-    The reference is None for a dataset that is already loaded: workers receive its samples.
-    """
-    if not isinstance(data, Dataset):
-        folder = None if data_dir is None else str(data_dir.absolute())
-        ref = DatasetRef(str(find(data)), folder, train_size, size, group)
-        return ref.load(progress), ref
-    if size is not None or group is not None:
-        raise DataError(f"size and group are for paths only; {data.name} is already loaded.")
-    return data.with_train_size(train_size), None
 
 
 # a process that runs several jobs on one dataset opens it once

@@ -26,8 +26,8 @@ class Block(NamedTuple):
     first: int
     samples: Array
     broken: Mapping[int, str]
-    keys: Sequence[bytes] | None = None
-    """The `digest` of every sample, where the threads that decode have computed it."""
+    keys: Sequence[bytes]
+    """The `digest` of every sample."""
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,8 @@ def array_source(
     )
 
 
-def read_arrays(
-    arrays: Sequence[Array], change: Callable[[Array], Array] | None = None
-) -> Callable[[Rows], Iterator[Block]]:
-    """Reads rows of arrays that follow each other, changed block by block.
+def read_arrays(arrays: Sequence[Array]) -> Callable[[Rows], Iterator[Block]]:
+    """Reads rows of arrays that follow each other, block by block.
 
     The rows of one call belong to one array: arrays of splits are not copied to join them.
     """
@@ -131,8 +129,8 @@ def read_arrays(
         array, start = arrays[which], int(ends[which]) - len(arrays[which])
         step = max(1, BLOCK_BYTES // max(1, array[:1].nbytes))
         for first in range(0, len(rows), step):
-            block = array[rows[first : first + step] - start]
-            yield Block(first, np.ascontiguousarray(block if change is None else change(block)), {})
+            block = np.ascontiguousarray(array[rows[first : first + step] - start])
+            yield Block(first, block, {}, list(map(digest, block)))
 
     return read
 

@@ -132,36 +132,30 @@ def complete_splits(
     same = [every[row] for row in train.tolist()]
     labels = torch.from_numpy(source.labels[train])
     kinds = strata(labels)
-    created = (
-        "a stratified 70/10/20 split"
-        if len(missing) > 1
-        else f"a stratified split of {'1/8' if missing == ['val'] else '2/9'} of train"
-    )
-    together = ""
-    if source.groups is not None:
-        groups = [source.groups[row] for row in train.tolist()]
-        merged = merge_groups(groups, same)
-        if problems := _too_few_groups(labels, merged, source.classes, missing, origin):
-            on_problem(problems)
-            return source
-        drawn = draw_groups(kinds, merged, {s: SHARES[s] for s in (*missing, "train")}, seed)
-        created += f" of {plural(len(set(groups)), 'group')}"
-        together = ", each in one split"
-    else:
+    ratio = ":".join(str(SHARES[name]) for name in ("train", *missing))
+    if source.groups is None:
         first = first_duplicates(same, kinds, 1 + len(missing))
         leaders = torch.unique(first)
         counts = count_labels(labels[leaders], len(source.classes)).tolist()
-        on_problem(_too_few(counts, "image", source.classes, missing, origin))
-        if len(leaders) < len(labels):
-            together = ", duplicates kept in one split"
+        on_problem(_too_few(source, counts, "image", missing, origin))
         drawn = {
             name: torch.isin(first, leaders[chosen]).nonzero().squeeze(1)
             for name, chosen in _draw(kinds[leaders], missing, seed).items()
         }
+        together = ", duplicates kept in one split" if len(leaders) < len(labels) else ""
+    else:
+        groups = [source.groups[row] for row in train.tolist()]
+        merged = merge_groups(groups, same)
+        if problems := _too_few_groups(source, labels, merged, missing, origin):
+            on_problem(problems)
+            return source
+        drawn = draw_groups(kinds, merged, {s: SHARES[s] for s in (*missing, "train")}, seed)
+        together = f", {plural(len(set(groups)), 'group')} each in one split"
     splits = source.splits.copy()
     for split, chosen in drawn.items():
         splits[train[chosen.numpy()]] = split
-    note = f"No {'/'.join(missing)} split found: created {created} (seed {seed}{together})"
+    note = f"No {'/'.join(missing)} split found: created a stratified {ratio} split"
+    note += f" (seed {seed}{together})"
     return replace(source, splits=splits, notes=(*source.notes, note))
 
 
@@ -194,32 +188,25 @@ def first_duplicates(keys: Sequence[Hashable], labels: Tensor, least: int) -> Te
 
 def content_keys(images: Sequence[Path | bytes]) -> list[Hashable]:
     """Keys that are equal for the same bytes; of files only those of one size are read."""
-    sizes = [
-        # a pipe would block
-        os.path.getsize(image) if isinstance(image, Path) and os.path.isfile(image) else None
-        for image in images
-    ]
-    counts = Counter(sizes)
-    keys: list[Hashable] = []
-    for image, size in zip(images, sizes, strict=True):
-        # not a duplicate of any other
-        key: Hashable = image
+    # a pipe would block
+    files = [image for image in images if isinstance(image, Path) and os.path.isfile(image)]
+    sizes = {file: os.path.getsize(file) for file in files}
+    counts = Counter(sizes.values())
+
+    def key(image: Path | bytes) -> Hashable:
         if isinstance(image, bytes):
-            key = digest(image)
-        elif size is not None and counts[size] > 1:
-            # decoding reports a file that cannot be read
-            with suppress(OSError):
-                key = digest(image.read_bytes())
-        keys.append(key)
-    return keys
+            return digest(image)
+        # decoding reports a file that cannot be read
+        with suppress(OSError):
+            if image in sizes and counts[sizes[image]] > 1:
+                return digest(image.read_bytes())
+        return image
+
+    return [key(image) for image in images]
 
 
 def _too_few(
-    counts: Sequence[int],
-    noun: str,
-    classes: Sequence[str],
-    missing: Sequence[str],
-    origin: str,
+    source: Source, counts: Sequence[int], noun: str, missing: Sequence[str], origin: str
 ) -> list[str]:
     """The classes that have too few images, or groups, to be in every split."""
     least = 1 + len(missing)
@@ -227,13 +214,13 @@ def _too_few(
         f"Class {name!r} of {origin} has {plural(count, noun)} to split. Creating "
         f"{' and '.join(missing)} needs at least {least} of every class: add {noun}s, remove the "
         "class, or split the data yourself into train, val and test."
-        for name, count in zip(classes, counts, strict=True)
+        for name, count in zip(source.classes, counts, strict=True)
         if count < least
     ]
 
 
 def _too_few_groups(
-    labels: Tensor, groups: Tensor, classes: Sequence[str], missing: Sequence[str], origin: str
+    source: Source, labels: Tensor, groups: Tensor, missing: Sequence[str], origin: str
 ) -> list[str]:
     found = len(torch.unique(groups))
     shares = SHARES["train"] + sum(SHARES[name] for name in missing)
@@ -243,6 +230,6 @@ def _too_few_groups(
             f"Creating {' and '.join(missing)} needs at least {shares}: split the data yourself "
             "into train, val and test, or use smaller groups."
         ]
-    hot = labels > 0 if labels.ndim == 2 else F.one_hot(labels, len(classes)) > 0
-    counts = [len(torch.unique(groups[hot[:, label]])) for label in range(len(classes))]
-    return _too_few(counts, "group", classes, missing, origin)
+    hot = labels if labels.ndim == 2 else F.one_hot(labels, len(source.classes))
+    counts = [len(torch.unique(groups[column > 0])) for column in hot.T]
+    return _too_few(source, counts, "group", missing, origin)

@@ -1,44 +1,47 @@
-"""Networks by name: small ones of our own, torchvision's, timm's and the user's."""
+"""Networks by name: small ones of our own, torchvision's, timm's, the user's; initial weights."""
 
 import importlib.util
 import math
 import re
 import sys
 import traceback
+import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from textwrap import shorten
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from zetamix_lab.models.weights import load_weights
 from zetamix_lab.provenance import FileRef
 from zetamix_lab.seeds import seeded
-from zetamix_lab.text import did_you_mean, reason
+from zetamix_lab.text import did_you_mean, join, reason
 
 TIMM = "timm:"
 # up to this size, images keep their resolution in the first layers; the ImageNet stem reduces a
 # 32 × 32 image to 8 × 8 before the first block
 SMALL_SIDE = 64
-# networks for ImageNet reduce images by up to this factor, and their stem by the second
-STRIDE, ENLARGEMENT = 32, 4
-# small images are enlarged to at most this side: the cost of a step grows with its square
-ENLARGED = 128
 
 
 class UnknownModelError(ValueError):
     """An unknown model, or one that does not accept such samples."""
 
 
-def build(
+class WeightsError(ValueError):
+    """A file that does not hold the weights of a model."""
+
+
+def initialise(
     name: str,
     num_classes: int,
     shape: tuple[int, ...],
+    seed: int = 0,
     *,
     stem: str = "auto",
+    weights: FileRef | None = None,
     code: FileRef | None = None,
 ) -> nn.Module:
     """A new network for samples of `shape`, (channels, height, width) or (features,).
@@ -47,76 +50,69 @@ def build(
         one of timm, "FILE.py:FUNCTION" for a function that takes the number of classes and returns
         a module, "smallnet", "lenet5", "digitnet" for images of 8 × 8, "mlp" for points; "auto"
         chooses by `shape`.
+    seed: initial weights are drawn from it on the CPU, so that they are the same on any device.
     stem: first layers of a ResNet. "small" is a 3 × 3 convolution without pooling, "imagenet" the
-        original; "auto" is "small" up to 64 pixels. Models of timm see images enlarged
-        instead of a small stem.
+        original; "auto" is "small" up to 64 pixels.
+    weights: a file of weights to start from (`load_weights`); None starts from scratch.
     code: the file of "FILE.py:FUNCTION" as it was when the run was set up; None takes the path in
         `name`.
 
-    >>> model = build("resnet18", 10, (3, 32, 32))
-    >>> model.conv1.stride, build("auto", 10, (1, 8, 8))(torch.rand(2, 1, 8, 8)).shape
+    >>> model = initialise("resnet18", 10, (3, 32, 32))
+    >>> model.conv1.stride, initialise("auto", 10, (1, 8, 8))(torch.rand(2, 1, 8, 8)).shape
     ((1, 1), torch.Size([2, 10]))
     """
     name = default_model(shape) if name == "auto" else name
-    if code is not None or is_python_file(name):
-        return _from_file(name, num_classes, shape, code)
-    check_model(name)
-    if len(shape) != 3 and name != "mlp":
+    check_model(name, code)
+    own = code is not None or is_python_file(name)
+    if len(shape) != 3 and name != "mlp" and not own:
         raise ValueError(
             f"{name} takes images, (channels, height, width), got samples of shape {shape}. "
             "For points, use mlp."
         )
-    if name in SMALL_NETWORKS:
-        return SMALL_NETWORKS[name](num_classes, shape)
-    is_small = stem == "small" or (stem == "auto" and max(shape[1:]) <= SMALL_SIDE)
-    if name.startswith(TIMM):
-        return _from_timm(name.removeprefix(TIMM), num_classes, shape, enlarge=is_small)
-    if name.startswith("resnet"):
-        return resnet(name, num_classes, shape[0], small_stem=is_small)
-    return _from_torchvision(name, num_classes, shape)
+    with seeded(seed):
+        if own:
+            model = _from_file(name, num_classes, shape, code)
+        elif name in SMALL_NETWORKS:
+            model = SMALL_NETWORKS[name](num_classes, shape)
+        elif name.startswith("resnet"):
+            is_small = stem == "small" or (stem == "auto" and max(shape[1:]) <= SMALL_SIDE)
+            model = resnet(name, num_classes, shape[0], small_stem=is_small)
+        else:
+            model = _from_library(name, num_classes, shape)
+    if weights is not None:
+        load_weights(model, weights, num_classes)
+    return model
 
 
 def check_model(name: str, code: FileRef | None = None) -> None:
     """Raise for a model that does not exist, without samples to build it for.
 
-    code: as of `build`.
+    code: as of `initialise`.
     """
     if name in OWN_MODELS:
-        return
-    if code is not None or is_python_file(name):
-        load_function(name, code)
-        return
-    if name.startswith(TIMM):
-        if importlib.util.find_spec("timm") is None:
-            raise UnknownModelError("timm is not installed: pip install 'zetamix[timm]'")
-        import timm
-
-        if not timm.is_model(name.removeprefix(TIMM)):
-            raise UnknownModelError(
-                f"timm has no model {name.removeprefix(TIMM)!r}.{_suggest_timm(name)}"
-            )
         return
     # takes as long to import as torch, and small networks do not need it
     from torchvision import models
 
-    available = models.list_models(module=models)
-    if name not in available:
-        hint = did_you_mean(name, [*available, *OWN_MODELS], limit=3) or _suggest_timm(TIMM + name)
+    known = [*OWN_MODELS, *models.list_models(module=models)]
+    if code is not None or is_python_file(name):
+        load_function(name, code)
+    elif name not in known:
+        if importlib.util.find_spec("timm") is not None:
+            import timm
+
+            if name.startswith(TIMM) and timm.is_model(name.removeprefix(TIMM)):
+                return
+            known += [f"{TIMM}{each}" for each in timm.list_models()]
+        elif name.startswith(TIMM):
+            raise UnknownModelError("timm is not installed: pip install 'zetamix[timm]'")
+        hint = did_you_mean(name, known, limit=3)
         if name.endswith(".py"):
             hint = f" Name a function or class of the file too: {name}:FUNCTION."
         raise UnknownModelError(
             f"Expected a model such as {', '.join(OWN_MODELS)}, resnet18 or another classification "
             f"model of torchvision, timm:NAME or FILE.py:FUNCTION, got {name!r}.{hint}"
         )
-
-
-def _suggest_timm(name: str) -> str:
-    """A suggestion of similar models of timm; empty if timm is not installed."""
-    if importlib.util.find_spec("timm") is None:
-        return ""
-    import timm
-
-    return did_you_mean(name, [f"{TIMM}{known}" for known in timm.list_models()], limit=3)
 
 
 def default_model(shape: tuple[int, ...], *, gpu: bool = True) -> str:
@@ -203,32 +199,56 @@ SMALL_NETWORKS = {"smallnet": smallnet, "lenet5": lenet5, "digitnet": digitnet, 
 OWN_MODELS = ("auto", *SMALL_NETWORKS)
 
 
-class GreyToRGB(nn.Module):
-    """Repeats the channel of grey images for a model that expects three."""
-
-    def forward(self, samples: Tensor) -> Tensor:
-        return samples.expand(-1, 3, -1, -1)
+def _from_library(name: str, num_classes: int, shape: tuple[int, ...]) -> nn.Module:
+    """A network of torchvision or timm without weights, if it accepts such images."""
+    make = _from_timm if name.startswith(TIMM) else _from_torchvision
+    try:
+        model = make(name.removeprefix(TIMM), num_classes, shape)
+        # so that an unsupported size raises here and not in the first step
+        _outputs(model, shape)
+    except (ArithmeticError, AssertionError, RuntimeError, ValueError) as error:
+        raise UnknownModelError(
+            f"{name} does not accept images of {' × '.join(map(str, shape))}: "
+            f"{reason(error).rstrip('!.')}. Add --size 224 for image files of your own, or use "
+            "resnet18, which accepts all."
+        ) from None
+    return model
 
 
 def _from_torchvision(name: str, num_classes: int, shape: tuple[int, ...]) -> nn.Module:
     from torchvision.models import get_model
 
-    if shape[0] not in (1, 3):
-        raise ValueError(f"{name} takes images of 1 or 3 channels, got {shape[0]}.")
     options = {"image_size": shape[1]} if name.startswith("vit_") else {}
     if name in ("googlenet", "inception_v3"):
         options = {"init_weights": True, "aux_logits": False}
+    model: nn.Module = get_model(name, weights=None, num_classes=num_classes, **options)
+    if shape[0] == 1:
+        model.register_forward_pre_hook(_grey_to_rgb)
+    return model
+
+
+def _grey_to_rgb(_: nn.Module, inputs: tuple[Tensor]) -> Tensor:
+    """Repeats the channel of grey images for a network that expects three."""
+    return inputs[0].expand(-1, 3, -1, -1)
+
+
+def _from_timm(name: str, num_classes: int, shape: tuple[int, ...]) -> nn.Module:
+    """A network of timm; one with a fixed input size is built for that of the images."""
+    import timm
+
+    options: dict[str, Any] = {"num_classes": num_classes, "in_chans": shape[0]}
+    config: Any = timm.get_pretrained_cfg(name, allow_unregistered=True)
     try:
-        model: nn.Module = get_model(name, weights=None, num_classes=num_classes, **options)
-        if shape[0] == 1:
-            model = nn.Sequential(GreyToRGB(), model)
-        # so that an unsupported size raises here and not in the first step
-        _outputs(model, shape)
-    except (AssertionError, RuntimeError) as error:
-        raise UnknownModelError(
-            f"{name} does not accept images of {shape[1]} × {shape[2]}: "
-            f"{reason(error).rstrip('!')}. Use resnet18, which accepts any size."
-        ) from None
+        fixed: dict[str, Any] = {"img_size": shape[1:]} if config.fixed_input_size else {}
+        model: nn.Module = timm.create_model(name, **options, **fixed)
+    except TypeError:
+        # a network whose input size cannot be set
+        model = timm.create_model(name, **options)
+    patch = getattr(getattr(model, "patch_embed", None), "patch_size", None)
+    steps = patch if isinstance(patch, tuple) else (patch or 1,) * 2
+    # timm would ignore the pixels beyond the last whole patch
+    if any(side % step for side, step in zip(shape[1:], steps, strict=True)):
+        raise ValueError(f"patches of {steps[0]} × {steps[1]} do not fill them")
     return model
 
 
@@ -238,53 +258,6 @@ def _outputs(model: nn.Module, shape: tuple[int, ...]) -> Any:
         outputs = model.eval()(torch.zeros(1, *shape))
     model.train()
     return outputs
-
-
-def _from_timm(name: str, num_classes: int, shape: tuple[int, ...], *, enlarge: bool) -> nn.Module:
-    """A network of timm without weights.
-
-    Networks with a fixed input size are built for the size of the images. For one that does not
-    support it, images are enlarged to the next multiple of 32, or to the size it was designed for.
-
-    enlarge: whether small images are enlarged, by a factor of four or to about 128 pixels. This
-        keeps their resolution in the first layers, at the cost of a stem without stride.
-    """
-    import timm
-
-    channels, *sides = shape
-    factor = max(1, min(ENLARGEMENT, ENLARGED // max(sides))) if enlarge else 1
-    wanted = tuple(factor * side for side in sides)
-    config: Any = timm.get_pretrained_cfg(name, allow_unregistered=True)
-    multiple = tuple(STRIDE * math.ceil(side / STRIDE) for side in wanted)
-    options: dict[str, Any] = {"num_classes": num_classes, "in_chans": channels}
-    why = ""
-    for size in dict.fromkeys([wanted, multiple, tuple(config.input_size[1:])]):
-        try:
-            try:
-                fixed: dict[str, Any] = {"img_size": size} if config.fixed_input_size else {}
-                model: nn.Module = timm.create_model(name, **options, **fixed)
-            except TypeError:
-                # networks whose input size cannot be set
-                model = timm.create_model(name, **options)
-            _check_patches(model, size)
-            _outputs(model, (channels, *size))
-        except (AssertionError, RuntimeError, ValueError) as error:
-            why = reason(error).rstrip("!")
-            continue
-        if size != tuple(sides):
-            model = nn.Sequential(nn.Upsample(size=size, mode="bilinear"), model)
-        return model
-    raise UnknownModelError(
-        f"timm:{name} does not accept images of {sides[0]} × {sides[1]}, even if enlarged: {why}."
-    )
-
-
-def _check_patches(model: nn.Module, size: tuple[int, ...]) -> None:
-    """Raise if the size is not a multiple of the patch size; timm would ignore the rest."""
-    patch = getattr(getattr(model, "patch_embed", None), "patch_size", None)
-    sides = (patch, patch) if isinstance(patch, int) else patch
-    if sides is not None and any(side % step for side, step in zip(size, sides, strict=True)):
-        raise ValueError(f"patches of {sides[0]} × {sides[1]} do not fill {size[0]} × {size[1]}")
 
 
 def is_python_file(name: str) -> bool:
@@ -299,31 +272,25 @@ def is_python_file(name: str) -> bool:
 def _from_file(
     name: str, num_classes: int, shape: tuple[int, ...], code: FileRef | None
 ) -> nn.Module:
-    """The module that a function of a Python file returns; code: as of `build`."""
+    """The module that a function of a Python file returns; code: as of `initialise`."""
     make = load_function(name, code)
+    expected = (
+        f"{name} must take the number of classes, {num_classes}, and return a torch.nn.Module with "
+        f"logits [n, {num_classes}] for samples [n, {', '.join(map(str, shape))}]"
+    )
     try:
-        model = make(num_classes)
-        logits = _outputs(model, shape) if isinstance(model, nn.Module) else None
+        model: nn.Module = make(num_classes)
+        logits = _outputs(model, shape)
     except Exception as error:
-        raise UnknownModelError(
-            f"{name} fails for {num_classes} classes and samples of shape {list(shape)}: "
-            f"{_describe(error)}"
-        ) from error
-    if not isinstance(model, nn.Module):
-        raise UnknownModelError(
-            f"{name} must take the number of classes and return a torch.nn.Module, got "
-            f"{type(model).__name__}."
-        )
-    if not isinstance(logits, torch.Tensor) or logits.shape != (1, num_classes):
-        got = list(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
-        raise UnknownModelError(
-            f"{name} must return logits [n, {num_classes}] for n samples, got {got} for n = 1."
-        )
+        raise UnknownModelError(f"{expected}: {_describe(error)}") from error
+    if getattr(logits, "shape", None) != (1, num_classes):
+        got = list(getattr(logits, "shape", [])) or type(logits).__name__
+        raise UnknownModelError(f"{expected}, got {got} for n = 1.")
     return model
 
 
 def load_function(name: str, code: FileRef | None) -> Callable[..., Any]:
-    """The function FILE.py:FUNCTION; code: as of `build`."""
+    """The function FILE.py:FUNCTION; code: as of `initialise`."""
     path, _, function = name.rpartition(":")
     code = FileRef.read(path) if code is None else code
     code.check()
@@ -363,26 +330,6 @@ def _describe(error: Exception) -> str:
     return f"{text} ({Path(last.filename).name}, line {last.lineno})."
 
 
-def initialise(
-    name: str,
-    num_classes: int,
-    shape: tuple[int, ...],
-    seed: int,
-    *,
-    weights: FileRef | None = None,
-    **options: Any,
-) -> nn.Module:
-    """`build` with weights drawn from a seed on the CPU, so that they are the same on any device.
-
-    weights: a file of weights to start from (`load_weights`); None starts from scratch.
-    """
-    with seeded(seed):
-        model = build(name, num_classes, shape, **options)
-    if weights is not None:
-        load_weights(model, weights, num_classes)
-    return model
-
-
 def is_random(model: nn.Module) -> bool:
     """Whether layers of the model draw random numbers: dropout, stochastic depth."""
     return any(
@@ -391,3 +338,70 @@ def is_random(model: nn.Module) -> bool:
         for part in model.modules()
         if "Drop" in type(part).__name__ or type(part).__name__ == "StochasticDepth"
     )
+
+
+def load_weights(model: nn.Module, file: FileRef, num_classes: int) -> None:
+    """Load a state dict, such as torchvision's for ImageNet, into a model.
+
+    If the number of classes differs, the classifier keeps its random weights, with a warning. If
+    the model takes grey images, a first layer for RGB images is summed over its channels. Any other
+    difference raises.
+
+    file: written by `torch.save` or safetensors; the state dict itself, or a checkpoint that holds
+        it as "state_dict" or "model".
+    """
+    own, saved = model.state_dict(), _read_weights(file.check())
+    module = type(model).__module__
+    convert = getattr(sys.modules[module], "checkpoint_filter_fn", None)
+    if module.startswith("timm.") and convert is not None:
+        # timm's own conversion: old names, position embeddings of another size
+        saved = convert(saved, model)
+    heads: dict[str, int] = {}
+    for name in [name for name in own if name in saved]:
+        tensor, shape = saved[name], own[name].shape
+        if tensor.ndim == 4 and tensor.shape[1] == 3 and shape[1] == 1:
+            saved[name] = tensor.sum(1, keepdim=True)
+        elif tensor.shape != shape == (num_classes, *tensor.shape[1:]):
+            heads[name], saved[name] = len(tensor), own[name]
+    # the auxiliary classifiers of GoogLeNet and Inception are not built
+    kept = {k: v for k, v in saved.items() if k in own or not k.lower().startswith("aux")}
+    try:
+        model.load_state_dict(kept)
+    except RuntimeError as error:
+        stem = "size mismatch for conv1.weight" in str(error)
+        hint = " For the ImageNet stem add --set stem=imagenet." if stem else ""
+        raise WeightsError(
+            f"{file.path.name} does not match this model: "
+            f"{shorten(str(error).partition(':')[2], 300)}{hint}"
+        ) from error
+    if heads:
+        warnings.warn(
+            f"{file.path.name} has {max(heads.values()):,} classes, but this data has "
+            f"{num_classes}: {join(list(heads))} start from random weights.",
+            stacklevel=2,
+        )
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            saved: Any = load_file(path)
+        else:
+            saved = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise WeightsError(f"{path} cannot be read as weights: {reason(error)}.") from error
+    for name in ("state_dict", "model"):
+        if isinstance(saved, dict) and isinstance(saved.get(name), dict):
+            saved = saved[name]
+    if not isinstance(saved, dict) or not all(isinstance(v, Tensor) for v in saved.values()):
+        raise WeightsError(
+            f"{path} has no state dict: expected tensors by name, as written by torch.save("
+            "model.state_dict(), ...)."
+        )
+    state: dict[str, Tensor] = saved
+    # the prefix of DistributedDataParallel
+    if all(name.startswith("module.") for name in state):
+        state = {name.removeprefix("module."): tensor for name, tensor in state.items()}
+    return state

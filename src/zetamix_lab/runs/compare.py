@@ -10,9 +10,8 @@ import torch
 
 from zetamix.methods import Method, parse, parse_list
 from zetamix_lab.comparison import Comparison
-from zetamix_lab.data import Dataset, DatasetRef, load
+from zetamix_lab.data import DataError, Dataset, DatasetRef
 from zetamix_lab.data.groups import Group
-from zetamix_lab.data.load_dataset import load_or_take
 from zetamix_lab.data.splits import classes_in_turn, strata
 from zetamix_lab.metrics import choose_metrics
 from zetamix_lab.models import UnknownModelError, WeightsError, check_model, initialise
@@ -97,10 +96,13 @@ def make_grid(
     # a recipe or a model that no data could have is reported before the data is read
     recipe = default_recipe(SOME_SHAPE, 500).change(**parse_changes(changes, **fields))
     check_model(recipe.model, recipe.code)
-    if skip_broken and not isinstance(data, Dataset):
-        # later loads use the prepared data
-        load(data, data_dir, size=size, group=group, progress=progress, skip_broken=True)
-    dataset, ref = load_or_take(data, data_dir, train_size, size, group, progress)
+    if isinstance(data, Dataset):
+        if size is not None or group is not None:
+            raise DataError(f"size and group are for paths only; {data.name} is already loaded.")
+        dataset, ref = data.with_train_size(train_size), None
+    else:
+        ref = DatasetRef(data, data_dir, train_size, size, group)
+        dataset = ref.load(progress, skip_broken=skip_broken)
     _check_dataset(dataset)
     if given is None:
         images, given = len(dataset.shape) == 3, parse_list(METHODS, until)

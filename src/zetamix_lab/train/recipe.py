@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from zetamix.methods import Method
-from zetamix_lab.data.augment import AUGMENTATIONS, ROUND
 from zetamix_lab.data.dataset import Dataset
+from zetamix_lab.data.loader import AUGMENTATIONS, ROUND
 from zetamix_lab.metrics import EVALUATED, MULTI_LABEL_ONLY, evaluated
 from zetamix_lab.models import OWN_MODELS, default_model, initialise, is_python_file
 from zetamix_lab.provenance import FileChangedError, FileRef
@@ -278,7 +278,7 @@ def make_recipe(
 
     gpu: whether a GPU will train; without one small images get a smaller network.
     fields: the same by name, such as lr=0.05; None changes nothing. `weights` is a file with the
-        state dict that training starts from (`zetamix_lab.models.weights`). Without `optimizer`,
+        state dict that training starts from (`load_weights`). Without `optimizer`,
         networks with layer normalisation, such as transformers and ConvNeXt, get AdamW, and all
         others SGD.
     """

@@ -19,7 +19,7 @@ from zetamix_lab.atomic_io import (
     write_json,
     write_text,
 )
-from zetamix_lab.models import TrainedModel, build, is_python_file
+from zetamix_lab.models import TrainedModel, initialise, is_python_file
 from zetamix_lab.provenance import FileChangedError, FileRef
 from zetamix_lab.records import Cell, RunRecord, SampleResults, read_lines
 from zetamix_lab.text import reason
@@ -290,14 +290,14 @@ def load_model(
             is_bytes=form["dtype"] == "uint8",
             temperature=float(record.extra["temperature"]) if calibrated else 1.0,
         )
-        options = {"stem": form["stem"], "code": code}
+        options: dict[str, Any] = {"stem": form["stem"], "code": code}
     if code is not None and not trust_code:
         raise FolderError(
             f"The network of {path} is built by running {code.path}. If you trust this code, pass "
             "trust_code=True."
         )
     try:
-        trained.network = build(name, len(trained.classes), trained.shape, **options)
+        trained.network = initialise(name, len(trained.classes), trained.shape, **options)
         trained.network.load_state_dict(weights)
     except FileChangedError as error:
         raise FolderError(

@@ -15,9 +15,8 @@ from zetamix.losses import soft_cross_entropy
 from zetamix.methods import Method
 from zetamix.sampling import GOLDEN, mix64
 from zetamix.transforms import BatchMix
-from zetamix_lab.data.augment import REFLECTING, choose_scale, measure_scale
-from zetamix_lab.data.dataset import Dataset
-from zetamix_lab.data.loader import Labelled, Loader, copy_to_device, make_batch
+from zetamix_lab.data.dataset import Dataset, Split
+from zetamix_lab.data.loader import Loader, choose_scale, copy_to_device, measure_scale
 from zetamix_lab.models import initialise, is_random
 from zetamix_lab.seeds import seeded
 from zetamix_lab.train.recipe import Recipe
@@ -71,7 +70,7 @@ class Trainer:
         self.layout = torch.channels_last if last else torch.contiguous_format
         self.model: nn.Module = model.to(self.device, memory_format=self.layout)  # type: ignore[call-overload]
         self.forward = torch.compile(self.model, dynamic=False) if compile else self.model
-        self.make_batch = _compiled_batch() if compile else make_batch
+        self.make_batch = _compiled_batch() if compile else Loader.batch
 
         held = copy_to_device(dataset.train.samples, self.device, data_memory)
         self.scale = choose_scale(recipe.normalize, dataset.train.samples if held is None else held)
@@ -98,7 +97,7 @@ class Trainer:
         self.draws = self.loader.draw(0)
         self.raw: Tensor | None = None
         self._stream: Any = None
-        self._eval_loaders: dict[Labelled, Loader] = {}
+        self._eval_loaders: dict[Split, Loader] = {}
 
     def start_epoch(self) -> None:
         """Draw the order and augmentation of the epoch, and set the learning rate."""
@@ -126,8 +125,8 @@ class Trainer:
 
     def open_stream(self) -> None:
         """Start reading at the next step, if the split is streamed to the device."""
-        self.loader.position = self.step_in_epoch
-        self._stream = None if self.loader.held else self.loader.stream(self.draws, self.epoch)
+        loader, start = self.loader, self.step_in_epoch
+        self._stream = None if loader.held else loader.stream(self.draws, self.epoch, start)
 
     def step(self) -> None:
         """One training step."""
@@ -160,17 +159,7 @@ class Trainer:
         """The part of a step that runs on the device, without control flow on the host."""
         rows = self.batch_rows[:batch_size]
         positions = torch.add(rows, self.index, alpha=self.loader.batch_size)
-        samples, labels = self.make_batch(
-            self.loader.samples if self.raw is None else self.raw,
-            self.raw is None,
-            self.loader.labels,
-            self.draws,
-            positions,
-            self.loader.scale,
-            self.dtype,
-            self.layout,
-            self.recipe.augmentation == REFLECTING,
-        )
+        samples, labels = self.make_batch(self.loader, self.draws, positions, self.raw)
         targets = labels
         if self.mix is not None:
             if self.centre is None:
@@ -214,7 +203,7 @@ class Trainer:
         self.step_in_epoch = 0
 
     @torch.no_grad()
-    def predict(self, split: Labelled) -> tuple[Tensor, Tensor]:
+    def predict(self, split: Split) -> tuple[Tensor, Tensor]:
         """Logits and labels of a whole split; raises `Stopped` once `stop` returns True."""
         if split not in self._eval_loaders:
             size = max(1, min(1024, EVAL_BYTES // max(1, split.samples[:1].numel())))
@@ -234,7 +223,7 @@ class Trainer:
         return logits, loader.labels
 
     @torch.no_grad()
-    def predict_with_new_statistics(self, split: Labelled) -> tuple[Tensor, Tensor] | None:
+    def predict_with_new_statistics(self, split: Split) -> tuple[Tensor, Tensor] | None:
         """`predict` after recomputing batch-norm statistics; None without batch norm.
 
         They are averages over one epoch of the training split, augmented as usual but not mixed.
@@ -243,7 +232,7 @@ class Trainer:
         if not any(isinstance(layer, _BatchNorm) for layer in self.model.modules()):
             return None
         kept = [buffer.clone() for buffer in self.model.buffers()]
-        self.loader.set_epoch(self.epoch)
+        self.loader.epoch = self.epoch
         try:
             with self.layer_draws(), self.autocast():
                 update_bn(self._until_stop(self.loader), self.model)
@@ -269,7 +258,7 @@ class Trainer:
         mean = measure_scale(samples).mean.view(1, -1, *[1] * (samples.ndim - 2))
         return self.scale.apply(mean, self.dtype).to(self.device)
 
-    def _loader(self, split: Labelled, batch_size: int, *, training: bool) -> Loader:
+    def _loader(self, split: Split, batch_size: int, *, training: bool) -> Loader:
         return Loader(
             split,
             batch_size,
@@ -370,12 +359,12 @@ def make_optimizer(
 
 @lru_cache(maxsize=1)
 def _compiled_batch() -> Callable[..., tuple[Tensor, Tensor]]:
-    """`make_batch` compiled to one or two kernels instead of fifteen, shared by all trainers."""
-    return torch.compile(make_batch, dynamic=False)
+    """`Loader.batch` compiled to one or two kernels instead of fifteen, shared by all trainers."""
+    return torch.compile(Loader.batch, dynamic=False)
 
 
 def derive(seed: int, purpose: int) -> int:
-    """A seed for each purpose, different from those that `draw_epoch` derives from the seed."""
+    """A seed for each purpose, different from those that `Loader.draw` derives from the seed."""
     return mix64(mix64(seed + GOLDEN) + purpose) >> 1
 
 

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from zetamix_lab.data.errors import DataError, OnProblem, check_distinct, raise_problems
+from zetamix_lab.data.errors import DataError, OnProblem, raise_problems
 from zetamix_lab.data.image_files import images_below, is_image, subfolders
 from zetamix_lab.data.sample_table import SPLIT_NAMES, SampleTable
-from zetamix_lab.text import printable
 
 LAYOUT = (
     "expected one folder per class with its images (class/…), or the same in each of train, val "
@@ -17,8 +16,15 @@ LAYOUT = (
 )
 
 
-def from_folder(path: Path, on_problem: OnProblem = raise_problems) -> SampleTable:
+def from_folder(
+    path: Path, group: str | None = None, on_problem: OnProblem = raise_problems
+) -> SampleTable:
     """The images of a folder, whose classes are the names of their folders."""
+    if group is not None:
+        raise DataError(
+            f"{path} is a folder and has no column {group!r}. Group its files by their paths, with "
+            "a regular expression that has a group in brackets."
+        )
     folders = subfolders(path)
     loose = sorted(entry for entry in path.iterdir() if is_image(entry))
     if loose or not folders:
@@ -26,30 +32,25 @@ def from_folder(path: Path, on_problem: OnProblem = raise_problems) -> SampleTab
         problem = f"{path}: {detail}; {LAYOUT}. Or pass a .csv file with the classes."
         (on_problem if folders else raise_problems)([problem])
     files: list[Path] = []
-    rows: list[tuple[str, str]] = []
+    rows: list[tuple[str, str, str]] = []
     for split, folder in _split_folders(path, folders, on_problem).items():
-        before, classes = len(files), subfolders(folder)
-        labels = [printable(entry.name) for entry in classes]
-        check_distinct(labels, str(folder))
-        for label, entry in zip(labels, classes, strict=True):
+        before = len(files)
+        for entry in subfolders(folder):
             images = images_below(entry)
             if not images:
                 on_problem([f"{entry} contains no images. Add images, or delete the folder."])
             files += images
-            rows += [(split, label)] * len(images)
+            rows += [(split, entry.name, os.path.relpath(image, path)) for image in images]
         if len(files) == before:
             on_problem([f"{folder} contains no images; {LAYOUT}."])
     if not rows:
         raise DataError(f"{path} contains no images; {LAYOUT}.")
     # names of files may be no text, which only objects hold
-    frame = pd.DataFrame(rows, columns=["split", "label"], dtype=object)
-    names = pd.Series([os.path.relpath(file, path) for file in files], dtype=object)
-    frame = frame.assign(name=names, file=str(path), row=range(len(files)))
+    frame = pd.DataFrame(rows, columns=["split", "label", "name"], dtype=object)
     return SampleTable(
         path=path,
         kind="a folder of images",
-        frame=frame,
-        labels=frame[["label"]],
+        frame=frame.assign(place=frame["name"]),
         images=files,
         notes=_ignored_files(path),
     )
@@ -57,31 +58,23 @@ def from_folder(path: Path, on_problem: OnProblem = raise_problems) -> SampleTab
 
 def _split_folders(path: Path, folders: Sequence[Path], on_problem: OnProblem) -> dict[str, Path]:
     """The folder of each split; the whole folder is train if none has that name."""
-    by_split = {folder: SPLIT_NAMES.get(folder.name.lower()) for folder in folders}
+    by_split = {folder: SPLIT_NAMES.get(folder.name.lower(), "") for folder in folders}
     if "train" not in by_split.values():
         return {"train": path}
     splits: dict[str, Path] = {}
     for folder, split in by_split.items():
-        if split is None:
-            on_problem([f"{path}: unexpected folder {folder.name} next to train; {LAYOUT}."])
-        elif split in splits:
-            on_problem(
-                [f"{path}: {splits[split].name} and {folder.name} are both {split}; keep one."]
-            )
-        else:
-            splits[split] = folder
+        if not split or splits.setdefault(split, folder) != folder:
+            other = splits[split].name if split else "train"
+            on_problem([f"{path}: unexpected folder {folder.name} next to {other}; {LAYOUT}."])
     return splits
 
 
 def _ignored_files(path: Path) -> tuple[str, ...]:
     """A note about files that are no images by their name."""
     others = [
-        Path(parent, name).relative_to(path)
-        for parent, _, names in os.walk(path)
-        for name in sorted(names)
-        if not name.startswith(".") and not is_image(Path(name))
+        file.relative_to(path)
+        for file in sorted(path.rglob("[!.]*"))
+        if file.is_file() and not is_image(file)
     ]
-    if not others:
-        return ()
     more = f" and {len(others) - 1:,} more" if len(others) > 1 else ""
-    return (f"ignored non-image files: {others[0]}{more}",)
+    return (f"ignored non-image files: {others[0]}{more}",) if others else ()

@@ -34,7 +34,7 @@ def torchvision_source(name: str, *roots: Path) -> Source:
     # imported here because it takes 1 s, and prepared data needs none of it
     import torchvision.datasets
 
-    kind = getattr(torchvision.datasets, TORCHVISION[name])
+    kind, why = getattr(torchvision.datasets, TORCHVISION[name]), ""
     for root in roots:
         try:
             # verifies its checksums first
@@ -44,17 +44,13 @@ def torchvision_source(name: str, *roots: Path) -> Source:
             continue
         # torchvision calls the digits "0 - zero" and so on
         classes = [label.split(" - ")[0] for label in parts["train"].classes]
-        arrays = {split: (np.asarray(part.data), part.targets) for split, part in parts.items()}
-        return array_source(
-            name,
-            classes,
-            {
-                # [n, c, h, w] of [n, h, w] or [n, h, w, c]
-                split: (np.moveaxis(x, 3, 1) if x.ndim == 4 else x[:, None], np.asarray(y))
-                for split, (x, y) in arrays.items()
-            },
-            f"torchvision's files in {root}",
-        )
+        arrays = {}
+        for split, part in parts.items():
+            images = np.asarray(part.data)
+            # [n, c, h, w] of [n, h, w] or [n, h, w, c]
+            images = np.moveaxis(images, 3, 1) if images.ndim == 4 else images[:, None]
+            arrays[split] = (images, np.asarray(part.targets))
+        return array_source(name, classes, arrays, f"torchvision's files in {root}")
     raise DatasetNotFoundError(
         f'{name} is not in {roots[0]} ({why}). Download it with: python -c "from '
         f"torchvision.datasets import {TORCHVISION[name]} as c; c('{roots[0]}', download=True)\""
