@@ -22,16 +22,14 @@ from paper.page import write_artifact, write_page
 from paper.records import Measurement, MeasurementCell, PaperCell, RecordStore, TrainingCell, View
 from zetamix.methods import parse, parse_list
 from zetamix_lab.cli import options
-from zetamix_lab.cli.errors import report_errors
+from zetamix_lab.cli.errors import make_stop, report_errors, stop_status
 from zetamix_lab.cli.live import Display, print_line
-from zetamix_lab.cli.stop import make_stop, stop_status
 from zetamix_lab.data import Dataset, DatasetNotFoundError
 from zetamix_lab.data.load_dataset import DataDir
 from zetamix_lab.progress import Progress
 from zetamix_lab.provenance import machine_info
 from zetamix_lab.records import Cell, RunRecord
-from zetamix_lab.runs.progress import run_name
-from zetamix_lab.runs.run_cells import run_cells
+from zetamix_lab.runs.run_cells import run_cells, run_name
 from zetamix_lab.text import did_you_mean
 from zetamix_lab.train.run import make_cell
 from zetamix_lab.train.stop import Stop, Stopped

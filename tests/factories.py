@@ -264,6 +264,7 @@ def make_comparison(
             for k, factor in enumerate(range(epochs, 0, -1), 1)
         ]
     return Comparison(
+        name=dataset.name,
         dataset=dataset,
         requested=tuple(method.label for method in methods),
         seeds=seeds,

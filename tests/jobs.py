@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 
@@ -108,7 +109,7 @@ def orphan(folder):
         if len(begun) == 2:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    run_in_processes(Work(save_when_stopped, [0, 1], folder, receive), 2)
+    run_in_processes(Work(partial(save_when_stopped, shared=folder), [0, 1], receive), 2)
 
 
 # Ray

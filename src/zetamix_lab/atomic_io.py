@@ -3,7 +3,6 @@
 import glob
 import hashlib
 import json
-import math
 import os
 import shutil
 import time
@@ -20,7 +19,8 @@ LEFT_SECONDS = 3600
 
 def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Let `write` fill a temporary file, sync it to disk, then rename it to `path`."""
-    part = _temporary(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
         # left by a killed process, unless another process is writing the file now
         with suppress(OSError):
@@ -35,12 +35,6 @@ def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-
-
-def _temporary(path: Path) -> Path:
-    """A new name beside `path`, in a folder that exists."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -116,27 +110,21 @@ def json_safe(value: Any) -> Any:
     >>> json_safe({"a": (1.5, float("nan"))})
     {'a': [1.5, None]}
     """
-    if isinstance(value, dict):
-        return {key: json_safe(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [json_safe(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return json.loads(json.dumps(value), parse_constant=lambda name: None)
 
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder to fill; it is renamed to `path` at the end of the block.
 
-    If another process has created `path` in the meantime, that folder is kept.
+    No other process may create `path` at the same time: hold a lock.
     """
-    part = _temporary(path)
-    part.mkdir()
+    part = path.with_name(f".{path.name}.part")
+    # left by a killed process
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
     try:
         yield part
-        try:
-            part.rename(path)
-        except OSError:
-            if not path.is_dir():
-                raise
+        part.rename(path)
     finally:
         shutil.rmtree(part, ignore_errors=True)

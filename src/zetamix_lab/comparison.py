@@ -1,12 +1,9 @@
 """A comparison of methods over the same seeds: its runs, and tables of statistics made of them."""
 
-import math
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from statistics import linear_regression
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,7 +11,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from zetamix.methods import UnknownMethodError, display_name, parse
+from zetamix.methods import display_name, parse
 from zetamix_lab.data import Dataset
 from zetamix_lab.data.splits import count_labels
 from zetamix_lab.metrics import (
@@ -23,7 +20,6 @@ from zetamix_lab.metrics import (
     ChanceLevel,
     Metric,
     choose_metrics,
-    count_right,
     guessing,
     resolution,
 )
@@ -33,8 +29,6 @@ from zetamix_lab.train import Recipe
 
 Key: TypeAlias = tuple[str, int]
 """The method and the seed of a run."""
-# the last part of training, by which convergence is judged, and its minimum of evaluated epochs
-LATE, LATE_EPOCHS = 1 / 3, 3
 # names of metrics of one's own of which less is better
 LESS = {"error", "loss", "nll", "ece", "mae", "mse", "rmse"}
 
@@ -53,6 +47,8 @@ def metric_of(name: str) -> Metric:
 class Comparison:
     """Methods trained with the same seeds on the same splits: here, or by a loop of one's own."""
 
+    name: str
+    """Of the data."""
     requested: tuple[str, ...]
     """All requested methods."""
     seeds: tuple[int, ...]
@@ -62,8 +58,6 @@ class Comparison:
     """The table of runs that were trained elsewhere; the first metric is the primary one."""
     samples: Mapping[Key, SampleResults] = field(default_factory=dict)
     """The results of each test sample, of the runs that keep them."""
-    name: str = ""
-    """Of the data, if there is no `dataset`."""
     dataset: Dataset | None = None
     recipe: Recipe | None = None
     curves: Mapping[Key, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
@@ -80,7 +74,7 @@ class Comparison:
     def runs(self) -> pd.DataFrame:
         """The table of runs, in the order of the request."""
         rows = [
-            (self.title, method, seed, metric, value)
+            (self.name, method, seed, metric, value)
             for method in self.requested
             for seed in self.seeds
             if (method, seed) in self.records
@@ -100,17 +94,9 @@ class Comparison:
         return [label for label in self.requested if any(key[0] == label for key in self.finished)]
 
     @property
-    def total(self) -> int:
-        """Number of requested runs."""
-        return len(self.requested) * len(self.seeds)
-
-    @property
-    def complete(self) -> bool:
-        return len(self.finished) == self.total
-
-    @property
-    def title(self) -> str:
-        return self.name if self.dataset is None else self.dataset.name
+    def missing(self) -> int:
+        """The number of requested runs that are not finished."""
+        return len(self.requested) * len(self.seeds) - len(self.finished)
 
     # the test split
 
@@ -155,23 +141,17 @@ class Comparison:
         return [name for name in chosen if name in self.recorded] + own or self.recorded
 
     @property
-    def primary(self) -> str:
-        return self.metrics[0]
-
-    @property
     def metric(self) -> Metric:
         """The primary metric."""
-        return metric_of(self.primary)
-
-    @property
-    def has_temperatures(self) -> bool:
-        """Whether every run has a temperature fitted on the validation split."""
-        return all(name in self.recorded for name in SCALED)
+        return metric_of(self.metrics[0])
 
     @property
     def tested(self) -> list[str]:
-        """The metrics of the verdict; Holm's correction covers the tests of all of them."""
-        return [self.primary, *(SCALED if self.has_temperatures else ())]
+        """The metrics of the verdict; Holm's correction covers the tests of all of them.
+
+        The scaled ones, if every run has a temperature fitted on the validation split.
+        """
+        return [self.metrics[0], *(name for name in SCALED if name in self.recorded)]
 
     # statistics
 
@@ -216,16 +196,12 @@ class Comparison:
         return pd.concat(parts, ignore_index=True)
 
     def differences(self, baseline: str, metric: str | None = None) -> pd.DataFrame:
-        """The tests of one metric against a baseline: every other method that shares a seed."""
-        tests = self.tests
-        return tests[
-            (tests["baseline"] == baseline) & (tests["metric"] == (metric or self.primary))
-        ]
+        """The tests of a metric against a baseline: every other method that shares a seed.
 
-    @property
-    def compared(self) -> bool:
-        """Whether any two methods have a seed in common."""
-        return len(self.tests) > 0
+        metric: the primary one unless given.
+        """
+        own = self.tests[self.tests["baseline"] == baseline]
+        return own[own["metric"] == (metric or self.metrics[0])]
 
     @cached_property
     def at_chance(self) -> ChanceLevel | None:
@@ -233,7 +209,7 @@ class Comparison:
         if self.test_counts is None:
             return None
         size = self.test_size if self.multi_label else None
-        chance = guessing(self.primary, self.test_counts, size)
+        chance = guessing(self.metrics[0], self.test_counts, size)
         if chance is None or chance.metric not in self.recorded:
             return None
         means = self.summary.xs(chance.metric, level="metric")["mean"]
@@ -243,45 +219,44 @@ class Comparison:
     # training
 
     @cached_property
-    def until(self) -> dict[str, float]:
-        """The fraction of training in which each method mixes, where its name says so."""
-        found: dict[str, float] = {}
-        for label in self.methods if self.given is None else ():
-            with suppress(UnknownMethodError):
-                method = parse(label)
-                found |= {} if method.name == "none" else {label: method.until}
+    def until(self) -> dict[float, list[str]]:
+        """Methods by the fraction of training in which they mix, where their names say so."""
+        found = dict[float, list[str]]()
+        for method in map(parse, self.methods if self.given is None else ()):
+            if method.name != "none":
+                found.setdefault(method.until, []).append(method.label)
         return found
 
     def name_of(self, label: str) -> str:
         """The name of a method in a report, without an `until` that most methods share."""
         if self.given is not None:
             return label
-        shares = list(self.until.values())
-        return display_name(label, max(shares, key=shares.count, default=None))
+        return display_name(label, max(self.until, key=lambda k: len(self.until[k]), default=None))
 
-    def late_changes(self, split: str) -> dict[str, list[float]]:
-        """By method and for each seed, how the primary metric changed in the last third of epochs.
-
-        From a line fitted to the evaluated epochs; empty if there are too few of them.
-        """
-        changes: dict[str, list[float]] = {}
-        for (method, _), curve in self.curves.items():
-            points = [(line["epoch"], line[split][self.primary]) for line in curve if split in line]
-            late = points[-max(LATE_EPOCHS, round(LATE * len(points))) :]
-            if len(points) > LATE_EPOCHS and all(math.isfinite(value) for _, value in late):
-                epochs, values = zip(*late, strict=True)
-                slope = linear_regression(epochs, values).slope
-                changes.setdefault(method, []).append(slope * (epochs[-1] - epochs[0]))
-        return changes
+    def curve(self, split: str, metric: str) -> pd.DataFrame:
+        """[epochs, (method, seed)]: a metric of every run, NaN where it was not evaluated."""
+        columns = {
+            key: {line["epoch"]: line[split][metric] for line in curve if split in line}
+            for key, curve in self.curves.items()
+        }
+        return pd.DataFrame(columns, dtype=float).sort_index()
 
     def records_of(self, method: str) -> list[RunRecord]:
         return [record for (label, _), record in self.records.items() if label == method]
 
-    def recalls(self, method: str) -> Tensor:
-        """[seeds, classes]: recall per class; NaN for a class without test samples."""
-        own = [record.confusion for record in self.records_of(method)]
-        if self.multi_label:
-            # [seeds, label, 4], as `metrics.confusion`
-            counts = torch.tensor(own).double()
-            return counts[:, :, 3] / counts[:, :, 2:].sum(2)
-        return torch.stack([right.double() / sizes for right, sizes in map(count_right, own)])
+    @cached_property
+    def recalls(self) -> dict[str, Tensor]:
+        """By method, [seeds, classes]: recall per class; NaN for a class without test samples.
+
+        Empty unless every run has a confusion matrix: those of many classes have none.
+        """
+        found = {}
+        for label in self.methods if self.dataset is not None else ():
+            stored = [record.confusion for record in self.records_of(label)]
+            if not all(isinstance(matrix, list) and matrix for matrix in stored):
+                return {}
+            counts = torch.tensor(stored).double()
+            # of several labels [seeds, label, 4], as `metrics.confusion`
+            right = counts[:, :, 3] if self.multi_label else counts.diagonal(dim1=1, dim2=2)
+            found[label] = right / (counts[:, :, 2:] if self.multi_label else counts).sum(2)
+        return found

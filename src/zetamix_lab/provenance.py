@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -35,13 +36,11 @@ class FileRef:
         """The file at `path` as it is now."""
         full = Path(path).expanduser().absolute()
         if not full.is_file():
-            raise FileChangedError(f"{full} is not a file.")
+            raise FileChangedError(f"{full} is not a file on this machine.")
         return cls(full, hash_file(full))
 
     def check(self) -> Path:
         """The path; raises unless the file is still there, with the same content."""
-        if not self.path.is_file():
-            raise FileChangedError(f"{self.path} is not on this machine; this run needs it.")
         if FileRef.read(self.path) != self:
             raise FileChangedError(
                 f"{self.path} has changed since this run was set up: expected sha256 "
@@ -100,24 +99,16 @@ def _processor() -> str:
 
 
 def _commit() -> str | None:
-    """The commit of the checkout that this code runs from, or of the variable ZETAMIX_COMMIT."""
+    """The commit of the checkout that this code runs from; without git, of ZETAMIX_COMMIT."""
     if "ZETAMIX_COMMIT" in os.environ:
         return os.environ["ZETAMIX_COMMIT"]
     root = Path(__file__).resolve().parents[2]
-    if not (root / ".git").exists():
-        return None
-    # results are written to the checkout as well; only changes in src count
-    questions = ("rev-parse --short=10 HEAD", "status --porcelain -- src")
-    try:
-        commit, changed = (
-            subprocess.check_output(
-                ["git", "-C", root, *words.split()],
-                text=True,
-                timeout=10,
-                stderr=subprocess.DEVNULL,
-            ).strip()
-            for words in questions
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return f"{commit}-dirty" if changed else commit
+    options: Any = {"cwd": root, "text": True, "timeout": 10, "stderr": subprocess.DEVNULL}
+    with suppress(OSError, subprocess.SubprocessError):
+        if (root / ".git").exists():
+            head = subprocess.check_output(["git", "rev-parse", "--short=10", "HEAD"], **options)
+            # results are written to the checkout as well; only changes in src count
+            status = ["git", "status", "--porcelain", "--", "src"]
+            changed = subprocess.check_output(status, **options)
+            return f"{head.strip()}-dirty" if changed else str(head.strip())
+    return None

@@ -7,13 +7,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from scipy.stats import rankdata  # type: ignore[import-untyped]
 from torch import Tensor
 
 from zetamix_lab.atomic_io import hash_json, write_file
@@ -87,13 +85,6 @@ class RunRecord:
     def key(self) -> str:
         return self.cell.key
 
-    def median(self, metric: str) -> float:
-        """The median of a metric over the last epochs, as OpenMixup reports it over ten.
-
-        For a recipe with `last_epochs=1` this is the value after the last epoch.
-        """
-        return float(median(each[metric] for each in self.extra.get("last_epochs", [self.last])))
-
     def as_dict(self) -> dict[str, Any]:
         return {"key": self.key, **dataclasses.asdict(self)}
 
@@ -148,10 +139,7 @@ class SampleResults:
     def load(cls, path: Path) -> "SampleResults":
         # of a damaged file, np.load leaves the handle open
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
-            found = cls(**file)
-        if not len(found.targets) == len(found.correct) == len(found.loss):
-            raise ValueError("its arrays differ in length")
-        return found
+            return cls(**file)
 
     def contributions(self, metric: str) -> Array | None:
         """[n]: numbers of which a metric of this run is the mean; None if it has none.
@@ -160,31 +148,30 @@ class SampleResults:
         variance is that of the metric (DeLong et al., 1988).
         """
         right, target = self.correct.astype(float), self.targets
-        simple: dict[str, Array | None] = {"error": 1 - right, "accuracy": right}
-        simple |= {"nll": self.loss, "nll_scaled": self.loss_scaled}
-        if metric in simple or target.ndim == 2:
-            return simple.get(metric)
-        if metric == "f1_micro":
-            return right
+        found: dict[str, Array | None] = {"error": 1 - right, "accuracy": right}
+        found |= {"nll": self.loss, "nll_scaled": self.loss_scaled}
+        if target.ndim == 2:
+            return found.get(metric)
         if metric == "balanced_accuracy":
             return _mean_of_groups(right, target)
-        if metric == "auc" and target.max() == 1 and 0 < target.sum() < len(target):
+        if metric == "auc" and [*np.unique(target)] == [0, 1]:
             area = _mean_of_groups(self._wins(), target)
             # a pair of samples depends on both of them
             return np.asarray(2 * area - area.mean())
-        return None
+        return right if metric == "f1_micro" else found.get(metric)
 
     def _wins(self) -> Array:
         """[n]: the fraction of samples of the other class that are ranked on the right side."""
-        loss, own = self.loss.astype(float), self.targets == 1
-        with np.errstate(divide="ignore"):
+        loss, positive = self.loss.astype(float), self.targets == 1
+        with np.errstate(divide="ignore", over="ignore"):
             # the logit of the target: its probability is exp(-loss)
-            margin = -np.where(loss > 30, loss, np.log(np.expm1(np.minimum(loss, 30))))
-        score, wins = np.where(own, margin, -margin), np.empty(len(loss))
-        for mine, sign in ((own, 1), (~own, -1)):
-            # those below it among all samples, but not among its own; half of a tie
-            below = rankdata(sign * score)[mine] - rankdata(sign * score[mine])
-            wins[mine] = below / (~mine).sum()
+            margin = -np.log(np.expm1(loss))
+        score, wins = np.where(positive, margin, -margin), np.empty(len(loss))
+        for mine, sign in ((positive, 1), (~positive, -1)):
+            own, others = sign * score[mine], np.sort(sign * score[~mine])
+            # half of a tie
+            below = np.searchsorted(others, own) + np.searchsorted(others, own, side="right")
+            wins[mine] = below / 2 / len(others)
         return wins
 
 

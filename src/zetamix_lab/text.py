@@ -1,10 +1,8 @@
 """Pieces of text that messages and reports share."""
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
-from unicodedata import category
-
-INVISIBLE = ("Cc", "Cf", "Cn", "Cs", "Zl", "Zp")
 
 
 def plural(count: int, noun: str, plural_noun: str = "") -> str:
@@ -52,24 +50,14 @@ def sentence_case(text: str) -> str:
 def printable(name: str) -> str:
     r"""The name of a file or class with what cannot be seen escaped.
 
-    These are control characters, those of direction and of no width, line separators, and bytes
-    that are not UTF-8, which Python reads as surrogates.
-
     >>> [printable(name) for name in ("naïve", "bell\a", "caf\udce9", "gpj.\u202egnp")]
     ['naïve', 'bell\\x07', 'caf\\xe9', 'gpj.\\u202egnp']
     """
-    if name.isprintable():
-        return name
+    # bytes that are not UTF-8, which Python reads as surrogates
+    name = re.sub("[\udc80-\udcff]", lambda byte: f"\\x{ord(byte[0]) - 0xDC00:x}", name)
     return "".join(
-        _escape(character) if category(character) in INVISIBLE else character for character in name
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in name
     )
-
-
-def _escape(character: str) -> str:
-    code = ord(character)
-    if code < 0x80 or 0xDC80 <= code <= 0xDCFF:
-        return f"\\x{code & 0xFF:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def did_you_mean(name: str, choices: Iterable[str], limit: int = 1) -> str:

@@ -1,16 +1,12 @@
 """`zetamix compare` as users run it: output, bad input, Ctrl-C, kill -9, photographs in folders."""
 
-import glob
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -43,8 +39,8 @@ def test_the_command_trains_answers_and_writes(tmp_path):
     result = invoke(*options, "--methods", "none,mixup,zeta:2.8", "--seeds", "2")
     assert result.exit_code == 0, result.output
     text = words(result)
-    assert "crescents: 64 training and 512 test samples, 2 classes" in text
-    assert "3 methods × 2 seeds · mlp, 2 epochs, batch size 32, no augmentation" in text
+    assert "3 methods × 2 seeds; 64 training and 512 test samples, 2 classes, 2; mlp" in text
+    assert "2 epochs, batch size 32" in text
     assert re.search(r"no mixing seed 1: AUC 0\.\d{4} \(\d of 6 runs finished", text)
     assert re.search(r" 0\.\d{4} ± 0\.\d{4} ", text)
     assert f"Report written to {out / 'report.html'}" in text
@@ -96,24 +92,6 @@ def test_a_time_limit_saves_and_goes_on(limit, hint, tmp_path):
     assert (folder / "checkpoint.pt").exists()
 
 
-def test_a_folder_that_is_removed_meanwhile_is_one_sentence(tmp_path):
-    out = tmp_path / "out"
-
-    def remove():
-        while not [*out.glob("runs/*/metrics.jsonl")]:
-            time.sleep(0.01)
-        while out.exists():
-            shutil.rmtree(out, ignore_errors=True)
-
-    removing = threading.Thread(target=remove)
-    removing.start()
-    options = ["--data", CRESCENTS, "--epochs", "100000", "--methods", "none", "--seeds", "1"]
-    result = invoke(*options, "--jobs", "1", "--device", "cpu", "--out", str(out))
-    removing.join()
-    assert result.exit_code == 1, result.output
-    assert "metrics.jsonl: No such file or directory." in words(result)
-
-
 # photographs in folders
 
 
@@ -129,14 +107,14 @@ def test_a_folder_of_png_files_works_the_same_way(tmp_path):
         "--jobs", "1", "--device", "cpu", "--model", "digitnet", "--out", str(out), "--size", "8",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
-    assert "my pets: 42 training and 12 test samples, 3 classes" in words(result)
+    assert "42 training and 12 test samples, 3 classes" in words(result)
     found = json.loads((out / "results.json").read_text())
     assert found["dataset"]["classes"] == ["cat", "dog", "owl"]
     assert found["dataset"]["shape"] == [3, 8, 8]
     assert found["metrics"] == ["error", "nll", "ece", "nll_scaled", "ece_scaled"]
     seen = open_page(out / "report.html").check()
     assert [row[0] for row in seen.tables[-1][1:]] == ["cat", "dog", "owl"]
-    assert len(seen.images) == 4
+    assert len(seen.images) == 3
 
 
 @pytest.mark.parametrize(
@@ -185,17 +163,6 @@ def finished(out):
     return {path.parent.name: path.read_bytes() for path in out.glob("runs/*/record.json")}
 
 
-def trained_by(folder):
-    """The process that holds the folder of a run."""
-    lock = str(folder / ".lock")
-    for link in glob.glob("/proc/[0-9]*/fd/*"):
-        # a process may end, or close another file, while it is looked at
-        with suppress(OSError):
-            if os.readlink(link) == lock:
-                return int(link.split("/")[2])
-    return None
-
-
 def under_way(out):
     """Folders of runs that have trained an epoch and are not finished."""
     begun = {path.parent for path in out.glob("runs/*/metrics.jsonl") if path.stat().st_size}
@@ -204,20 +171,6 @@ def under_way(out):
 
 def is_young(folder):
     return len((folder / "metrics.jsonl").read_text().splitlines()) < 100
-
-
-def young_run(out, process):
-    """The folder of a run that has most of its way before it, and the process that trains it."""
-    found = []
-
-    def look():
-        pairs = ((folder, trained_by(folder)) for folder in under_way(out) if is_young(folder))
-        # looked at once: a moment later it may be finished, and held by nobody
-        found[:] = [(folder, pid) for folder, pid in pairs if pid is not None]
-        return bool(found)
-
-    wait_for(look, process)
-    return found[0]
 
 
 # so long that a young run has seconds before it: a stop takes one
@@ -262,7 +215,6 @@ def test_a_signal_to_all_processes_loses_no_more_than_a_step(tmp_path, number):
     # no run ends by itself, however late the signal arrives
     endless = ["--epochs", "1000000", "--methods", "none,zeta:2.8", "--train-size", "64"]
     process = start(tmp_path, *endless, "--jobs", "2", start_new_session=True)
-    young_run(tmp_path, process)
     wait_for(lambda: len(under_way(tmp_path)) == 2, process)
     os.killpg(process.pid, number)
     text = process.communicate(timeout=120)[0]

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+from functools import partial
 
 import joblib
 import jobs
@@ -15,58 +16,49 @@ from zetamix_lab.runs.executor import (
     ExecutorError,
     Work,
     parse_backend,
-    run_here,
-    run_in_processes,
+    run_jobs,
 )
-from zetamix_lab.runs.run_cells import run_jobs
 
 
 def do(function, given, shared=None, *, workers=2, **options):
     """The messages of all jobs in the order of their arrival, and the number of deaths."""
     messages = []
-    options = {"receive": messages.append, "poll_seconds": 0.01, **options}
-    work = Work(function, list(given), shared, **options)
-    if workers == 1:
-        run_here(work)
-    else:
-        run_in_processes(work, workers)
+    options = {"receive": messages.append, **options}
+    run_jobs(Work(partial(function, shared=shared), list(given), **options), "local", workers)
     return [found for found in messages if found != KILLED], messages.count(KILLED)
-
-
-def results(function, given, shared=None, **options):
-    messages, _ = do(function, given, shared, **options)
-    return [(job, value) for kind, job, value in messages if kind == "result"]
 
 
 # running
 
 
 def test_one_at_a_time_is_done_in_this_process():
-    found = results(jobs.double, [1, 2, 3], 10, workers=1)
-    assert found == [(1, (12, os.getpid())), (2, (14, os.getpid())), (3, (16, os.getpid()))]
+    messages, _ = do(jobs.double, [1, 2, 3], 10, workers=1)
+    assert messages == [("result", job, (10 + 2 * job, os.getpid())) for job in (1, 2, 3)]
 
 
-@pytest.mark.parametrize("alone", [False, True])
-def test_every_job_is_done_once_in_other_processes(alone):
-    found = results(jobs.double, range(4), 100, alone=alone)
-    assert sorted((job, value) for job, (value, _) in found) == [(k, 100 + 2 * k) for k in range(4)]
-    processes = {process for _, (_, process) in found}
+@pytest.mark.parametrize(("alone", "workers"), [(False, 2), (True, 2), (True, 1)])
+def test_every_job_is_done_once_in_other_processes(alone, workers):
+    messages, _ = do(jobs.double, range(4), 100, alone=alone, workers=workers)
+    assert sorted((job, value) for _, job, (value, _) in messages) == [
+        (k, 100 + 2 * k) for k in range(4)
+    ]
+    processes = {process for *_, (_, process) in messages}
     assert os.getpid() not in processes
     assert len(processes) == 4 if alone else len(processes) <= 2
 
 
 def test_results_arrive_when_they_are_done_and_what_jobs_share_is_loaded_once():
-    found = results(jobs.slow_first, range(4), bytes(10_000_000))
-    assert found[-1][0] == 0
-    assert {size for _, (_, _, size) in found} == {10_000_000}
-    assert len({(process, address) for _, (process, address, _) in found}) <= 2
+    messages, _ = do(jobs.slow_first, range(4), bytes(10_000_000))
+    assert messages[-1][1] == 0
+    assert {size for *_, (_, _, size) in messages} == {10_000_000}
+    assert len({(process, address) for *_, (process, address, _) in messages}) <= 2
 
 
-@pytest.mark.parametrize("function", [jobs.die_once, jobs.die_with_a_child])
-def test_a_killed_process_costs_its_job_some_time_and_nothing_else(function, tmp_path):
+@pytest.mark.parametrize(("function", "killed"), [(jobs.die_once, 1), (jobs.die_with_a_child, 2)])
+def test_a_killed_process_costs_its_job_some_time_and_nothing_else(function, killed, tmp_path):
     messages, deaths = do(function, range(3, 5), str(tmp_path))
     assert sorted(job for kind, job, _ in messages if kind == "result") == [3, 4]
-    assert deaths == (1 if function is jobs.die_once else 2)
+    assert deaths == killed
     assert (tmp_path / "tries-3").stat().st_size == 2
 
 
@@ -88,14 +80,19 @@ def test_an_error_of_a_job_is_raised_here(function, kind, message):
         do(function, range(4))
     assert str(caught.value) == message
     # where it was raised
-    if kind is ValueError:
-        assert "jobs.py" in caught.value.__notes__[0]
+    assert kind is RuntimeError or "jobs.py" in caught.value.__notes__[0]
 
 
 def test_ctrl_c_is_left_to_the_parent_and_processes_share_the_cores():
     messages, deaths = do(jobs.survive_ctrl_c, range(4))
     assert (sorted(job for _, job, _ in messages), deaths) == ([0, 1, 2, 3], 0)
     assert {threads for *_, threads in messages} == {str(max(1, joblib.cpu_count() // 2))}
+
+
+def test_a_file_in_the_working_directory_is_no_module(tmp_path, monkeypatch):
+    (tmp_path / "queue.py").write_text("raise RuntimeError('not this one')")
+    monkeypatch.chdir(tmp_path)
+    assert len(do(jobs.double, range(2), 0)[0]) == 2
 
 
 # stopping
@@ -110,14 +107,10 @@ def test_a_stop_ends_jobs_under_way_and_starts_no_more():
 
 def test_in_one_process_the_work_evaluates_the_stop_condition():
     calls = []
-
-    def stop():
-        calls.append(threading.current_thread())
-        return len(calls) > 4
-
+    stop = lambda: calls.append(threading.current_thread()) or len(calls) > 4  # noqa: E731
     messages, _ = do(jobs.work_until_stopped, range(3), workers=1, stop=stop)
     assert [(kind, job) for kind, job, _ in messages] == [("begun", 0), ("saved", 0)]
-    assert {thread is threading.main_thread() for thread in calls} == {True}
+    assert {*calls} == {threading.main_thread()}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -127,13 +120,12 @@ def test_a_signal_to_a_worker_saves_its_job_which_is_then_resumed(number):
 
     def receive(message):
         messages.append(message)
-        if [kind for kind, *_ in messages].count("begun") == 1 and message[0] == "begun":
+        if len(messages) == 1:
             os.kill(message[2], number)
 
     stop = lambda: len(messages) == 4  # noqa: E731
-    do(jobs.work_until_stopped, [0], receive=receive, stop=stop)
-    kinds = [kind for kind, *_ in messages]
-    assert kinds == ["begun", "saved", "killed", "begun", "saved"]
+    do(jobs.work_until_stopped, [0], receive=receive, stop=stop, alone=True, workers=1)
+    assert [kind for kind, *_ in messages] == ["begun", "saved", "killed", "begun", "saved"]
     assert messages[0][2] != messages[3][2]
 
 
@@ -155,12 +147,6 @@ def test_workers_save_and_end_when_their_parent_is_killed(tmp_path):
     jobs.wait_until(lambda: len(list(tmp_path.glob("saved-*"))) == 2)
 
 
-def test_a_file_in_the_working_directory_is_no_module(tmp_path, monkeypatch):
-    (tmp_path / "queue.py").write_text("raise RuntimeError('not this one')")
-    monkeypatch.chdir(tmp_path)
-    assert len(results(jobs.double, range(2), 0)) == 2
-
-
 # back ends
 
 
@@ -174,4 +160,4 @@ def test_without_ray_the_package_is_named(monkeypatch):
     monkeypatch.delitem(sys.modules, "zetamix_lab.runs.ray_cluster", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ExecutorError, match="zetamix\\[ray\\]"):
-        run_jobs(Work(jobs.double, [1], 0, print), "ray", 1)
+        run_jobs(Work(jobs.double, [1], print), "ray", 1)

@@ -115,7 +115,9 @@ def test_a_file_that_moved_is_given_by_name_and_changed_code_is_another_run(
 ):
     key = new(recipe=RECIPE.change(model=f"{own}:Net")).cell.key
     own.rename(own.with_name("moved.py"))
-    with pytest.raises(FolderError, match=r"net\.py is not on this machine.*pass model='FILE\.py:"):
+    with pytest.raises(
+        FolderError, match=r"net\.py is not a file on this machine.*pass model='FILE\.py:"
+    ):
         load_model(folder, trust_code=True)
     moved = load_model(folder, model=f"{own.with_name('moved.py')}:Net")
     assert moved(digits.test.samples[:2]).shape == (2, 10)

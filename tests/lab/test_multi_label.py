@@ -159,6 +159,7 @@ def test_compare_reports_a_multi_label_set(path, tmp_path):
     assert model(torch.zeros(2, 1, 8, 8)).shape == (2, 4)
 
 
-def test_every_method_is_checked_before_training(path, tmp_path):
-    grid = make_grid(path, out=tmp_path / "out", seeds=1, data_dir=tmp_path)
+def test_every_method_is_checked_before_training(path, tmp_path, monkeypatch):
+    monkeypatch.setenv("ZETAMIX_DATA", str(tmp_path))
+    grid = make_grid(path, out=tmp_path / "out", seeds=[0])
     assert len(grid.methods) == 4

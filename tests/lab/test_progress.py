@@ -9,7 +9,7 @@ from rich.console import Console
 
 from zetamix.methods import parse
 from zetamix_lab.cli.live import RUNS, Display
-from zetamix_lab.runs.progress import Tracker
+from zetamix_lab.runs.run_cells import CellResults, Tracker
 from zetamix_lab.train import make_cell, make_recipe
 
 LINE = {"epoch": 12, "train_loss": 1.25, "train_accuracy": 0.5, "test": {"error": 0.051}}
@@ -22,39 +22,44 @@ def cells():
     return [make_cell(dataset, parse(m), recipe, s) for m in ("none", "zeta:2.8") for s in (0, 1)]
 
 
-def tracked(cells):
+def tracked(cells, earlier=()):
     """A tracker, and the events that it has shown."""
     events = []
-    return Tracker(cells, lambda *event: events.append(event)), events
+    results = CellResults({cell.key: finished(cell) for cell in earlier})
+    return Tracker(results, cells, lambda *event: events.append(event)), events
+
+
+def finished(cell, error=0.0361):
+    """As much of a record as is shown."""
+    return types.SimpleNamespace(key=cell.key, last={"error": error})
 
 
 # events
 
 
 def test_only_what_has_changed_is_shown(cells):
-    tracker, events = tracked(cells)
-    first, second, third = (cell.key for cell in cells[:3])
-    tracker.end(first, "done")
+    first, second, third, fourth = cells
+    tracker, events = tracked([second, third, fourth], [first])
     tracker.tick()
     assert events == [(RUNS, 0, 90, "1 of 4 runs finished")]
-    tracker.update(second, 12.4, 0.0, LINE)
-    tracker.end(third, "failed")
+    tracker.update(second.key, 12.4, 0.0, LINE)
+    tracker.fail(third.key, "why")
     del events[:]
     tracker.tick()
     assert events == [
-        (RUNS, pytest.approx(12.4), 60, "1 of 4 runs finished, 1 failed"),
+        (RUNS, pytest.approx(42.4), 90, "1 of 4 runs finished, 1 failed"),
         (
             "no mixing seed 1", 12.4, 30,
             "12.4 of 30 epochs · loss 1.250 · train 50.0 % · test error 5.10 %",
         ),
         ("zeta:2.8 seed 0", 30, 30, "failed"),
     ]  # fmt: skip
-    tracker.end(second, "done", {"error": 0.0361})
+    tracker.finish(finished(second))
     tracker.deaths += 1
     del events[:]
     tracker.tick()
     assert events == [
-        (RUNS, 30, 60, "2 of 4 runs finished, 1 failed, 1 killed worker started again"),
+        (RUNS, 60, 90, "2 of 4 runs finished, 1 failed, 1 killed worker started again"),
         ("no mixing seed 1", 30, 30, "error rate 3.61 %"),
     ]
 
@@ -74,12 +79,12 @@ def test_a_resumed_run_counts_from_its_checkpoint_to_its_record(cells):
 # the display
 
 
-def display(*, terminal=False, height=25, lines=True):
+def display(*, terminal=False, height=25):
     clock = types.SimpleNamespace(now=0.0)
     console = Console(
         file=io.StringIO(), width=120, height=height, force_terminal=terminal, color_system=None
     )
-    return Display(console, lines=lines, clock=lambda: clock.now), console.file, clock
+    return Display(console, clock=lambda: clock.now), console.file, clock
 
 
 def test_in_a_log_every_finished_run_is_a_line():
@@ -104,15 +109,15 @@ def test_in_a_log_a_long_run_shows_that_it_is_alive():
     lines = file.getvalue().splitlines()
     assert len(lines) == 4
     # 50 epochs of ten seconds each; the estimate is that of the last half minute
-    assert lines[1] == "0 of 1 run finished, about 7 min left; none seed 0: 5.0 of 50 epochs"
+    assert lines[1] == "0 of 1 run finished, about 7 min left"
 
 
 def test_reading_is_shown_on_a_terminal_only():
-    show, file, _ = display(lines=False)
+    show, file, _ = display()
     with show:
         show("decoding", 20, 20)
     assert file.getvalue() == ""
-    show, file, _ = display(terminal=True, lines=False)
+    show, file, _ = display(terminal=True)
     with show:
         show("decoding", 1500, 2000)
         show("downloading a.zip", 2_500_000, 0)

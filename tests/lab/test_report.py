@@ -121,11 +121,6 @@ def test_html_is_well_formed_and_escaped():
     assert tree.find(".//caption").text == "Errors"
 
 
-def test_a_row_of_the_wrong_length_is_an_error():
-    with pytest.raises(ValueError, match=r"Expected 2 cells in every row, got 3: \['y'"):
-        Table(["a", "b"], [["x", 1], ["y", 1, 2]])
-
-
 def draw(value=3.0):
     with drawing(4, 3) as figure:
         axes = figure.subplots()

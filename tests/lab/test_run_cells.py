@@ -1,7 +1,7 @@
 """Cells from the first step to the record: what is trained, kept and resumed, and what fails."""
 
 import dataclasses
-import types
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,14 +11,8 @@ from filelock import FileLock
 
 from zetamix.methods import parse
 from zetamix_lab.data import DatasetRef, from_tensors
-from zetamix_lab.runs.run_cells import (
-    Job,
-    Settings,
-    plan_jobs,
-    run_cells,
-    train_cells,
-    use_device,
-)
+from zetamix_lab.runs import run_cells as module
+from zetamix_lab.runs.run_cells import Job, plan_jobs, run_cells, train_cells, use_device
 from zetamix_lab.train import Run, make_cell, make_recipe
 from zetamix_lab.train.run_folder import FolderError, RunFolder
 
@@ -36,17 +30,23 @@ def cells(dataset):
     return [make_cell(dataset, parse(m), recipe, s) for s in (0, 1) for m in ("none", "zeta:2.8")]
 
 
+@pytest.fixture(autouse=True)
+def every_moment(monkeypatch):
+    """Progress is reported as often as in a long run."""
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
+
+
 def run(cells, dataset, out, **options):
-    options = {"jobs": 1, "device": "cpu", "poll_seconds": 0.01, **options}
-    return run_cells(cells, dataset, out=Path(out), **options)
+    return run_cells(cells, dataset, out=Path(out), **{"jobs": 1, "device": "cpu", **options})
 
 
-def train_here(job, settings, stopped=lambda: False):
+def train_here(cells, dataset, out, side_by_side=1):
     """The records and failures of `train_cells` by key."""
-    messages = []
-    train_cells(job, settings, messages.append, stopped)
-    kinds = {kind: {k: v for name, k, v in messages if name == kind} for kind, _, _ in messages}
-    return kinds.get("record", {}), kinds.get("failure", {})
+    found = {"record": {}, "failure": {}, "progress": {}}
+    job = Job(tuple(cells), "cpu", side_by_side)
+    send = lambda message: found[message[0]].update({message[1]: message[2]})  # noqa: E731
+    train_cells(dataset, out, {}, job, send, lambda: False)
+    return found["record"], found["failure"]
 
 
 def longer(cell, epochs):
@@ -64,23 +64,17 @@ def stamps(out):
 # what is trained
 
 
-def test_every_cell_is_trained(cells, dataset, tmp_path):
-    results = run(cells, dataset, tmp_path)
-    assert list(results.records) == [cell.key for cell in cells]
-    assert (results.failures, results.unfinished) == ({}, {})
-    assert results.description == "1 process"
-    for cell in cells:
-        assert results.records[cell.key].cell == cell
-        assert len(RunFolder(tmp_path / cell.folder).read_curve()) == 2
-
-
 @pytest.mark.parametrize("ref", [None, FEW])
-def test_two_processes_give_the_same_numbers(cells, dataset, ref, tmp_path):
+def test_every_cell_is_trained_to_the_same_numbers_in_two_processes(cells, dataset, ref, tmp_path):
     one = run(cells, dataset, tmp_path / "one")
     two = run(cells, dataset, tmp_path / "two", jobs=2, ref=ref)
-    assert two.description == "2 processes side by side"
+    assert [one.description, two.description] == ["1 process", "2 processes side by side"]
+    assert (two.failures, two.unfinished) == ({}, {})
+    assert [record.cell for record in two.records.values()] == cells
     assert scores(one) == scores(two)
     assert {record.machine["threads"] for record in two.records.values()} == {"1"}
+    for cell in cells:
+        assert len(RunFolder(tmp_path / "two" / cell.folder).read_curve()) == 2
 
 
 def test_only_what_is_missing_is_trained(cells, dataset, tmp_path):
@@ -101,10 +95,10 @@ def test_a_stop_saves_runs_and_the_same_call_resumes_them(cells, dataset, tmp_pa
     assert (stopped.records, stopped.failures) == ({}, {})
     assert 0 < stopped.unfinished[cell.key] < 300
     assert (curve.parent / "checkpoint.pt").exists()
-    seen = []
-    resumed = run([cell], dataset, tmp_path, watch=lambda *event: seen.append(event))
+    seen = {}
+    resumed = run([cell], dataset, tmp_path, watch=lambda name, *event: seen.update({name: event}))
     # epochs before the stop are not of this call
-    assert seen[-2][2] <= 300 - stopped.unfinished[cell.key]
+    assert seen["runs"][1] <= 300 - stopped.unfinished[cell.key]
     assert scores(resumed) == scores(run([cell], dataset, tmp_path / "at once"))
 
 
@@ -118,13 +112,10 @@ def test_progress_and_records_are_reported_when_they_are_there(cells, dataset, t
         finished=lambda record: finished.append((record.key, len(seen))),
     )
     assert seen[0] == ("runs", 0, 240, "0 of 4 runs finished")
-    assert seen[-1][0] == "zeta:2.8 seed 1"
-    assert seen[-1][1:3] == (60, 60)
-    assert [event for event in seen if event[0] == "runs"][-1][1:] == (
-        pytest.approx(240, abs=8),
-        pytest.approx(240, abs=8),
-        "4 of 4 runs finished",
-    )
+    last = {name: event for name, *event in seen}
+    assert last["zeta:2.8 seed 1"][:2] == [60, 60]
+    every = pytest.approx(240, abs=8)
+    assert last["runs"] == [every, every, "4 of 4 runs finished"]
     of_one = [done for name, done, _, _ in seen if name == "no mixing seed 0"]
     assert of_one == sorted(of_one)
     assert any(0 < done < 59 for done in of_one)
@@ -138,8 +129,8 @@ def test_progress_and_records_are_reported_when_they_are_there(cells, dataset, t
 def test_a_diverged_run_does_not_end_the_others(cells, dataset, tmp_path):
     bad = dataclasses.replace(cells[0], recipe={**cells[0].recipe, "lr": 1e30, "epochs": 3})
     for side_by_side in (1, 2):
-        settings = Settings(dataset, tmp_path / str(side_by_side))
-        records, failures = train_here(Job((bad, cells[1]), "cpu", side_by_side), settings)
+        out = tmp_path / str(side_by_side)
+        records, failures = train_here([bad, cells[1]], dataset, out, side_by_side)
         assert list(failures) == [bad.key]
         assert "not finite" in failures[bad.key]
         assert list(records) == [cells[1].key]
@@ -157,30 +148,32 @@ def test_a_bug_is_raised(cells, dataset, tmp_path, monkeypatch):
 def test_data_that_differs_in_a_worker_fails_its_cells(cells, tmp_path):
     labels = torch.arange(64) % 2
     other = from_tensors("other", dict.fromkeys(("train", "test"), (torch.randn(64, 2), labels)))
-    records, failures = train_here(Job(tuple(cells[:2]), "cpu"), Settings(other, tmp_path))
+    records, failures = train_here(cells[:2], other, tmp_path)
     assert (set(failures), records) == ({cell.key for cell in cells[:2]}, {})
 
 
-def test_a_folder_of_another_run_is_refused_before_anything_is_trained(cells, dataset, tmp_path):
-    run(cells[:1], dataset, tmp_path)
-    (tmp_path / cells[0].folder).rename(tmp_path / cells[1].folder)
-    with pytest.raises(FolderError, match="is the folder of another run"):
-        run(cells[1:2], dataset, tmp_path)
-
-
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("damage", "message"),
     [
-        (lambda text: text[: len(text) // 2], "cannot be read"),
-        (lambda text: text.replace('"seed": 0', '"seed": 7'), "the record of another run"),
+        (lambda path, other: path.rename(other), "is the folder of another run"),
+        (lambda path, _: cut(path / "record.json"), "cannot be read"),
+        (lambda path, _: replace(path / "record.json"), "the record of another run"),
     ],
 )
-def test_a_damaged_record_is_reported(change, message, cells, dataset, tmp_path):
+def test_a_folder_that_is_not_of_the_run_is_refused(damage, message, cells, dataset, tmp_path):
     run(cells[:1], dataset, tmp_path)
-    path = tmp_path / cells[0].folder / "record.json"
-    path.write_text(change(path.read_text()))
+    damage(*(tmp_path / cell.folder for cell in cells[:2]))
     with pytest.raises(FolderError, match=message):
-        run(cells[:1], dataset, tmp_path)
+        run(cells[:2], dataset, tmp_path)
+    assert len(stamps(tmp_path)) == 1
+
+
+def cut(path):
+    path.write_text(path.read_text()[:100])
+
+
+def replace(path):
+    path.write_text(path.read_text().replace('"seed": 0', '"seed": 7'))
 
 
 # two commands, and workers of a killed one
@@ -199,12 +192,12 @@ def test_another_command_is_refused_at_once(cells, dataset, tmp_path):
         assert run(cells[:1], dataset, tmp_path).records
 
 
-def test_a_worker_that_was_left_behind_keeps_its_folder(cells, dataset, tmp_path):
+def test_a_worker_that_was_left_behind_keeps_its_folder(cells, dataset, tmp_path, monkeypatch):
     folder = tmp_path / cells[0].folder
     folder.mkdir()
-    settings = Settings(dataset, tmp_path, orphan_seconds=0.05)
+    monkeypatch.setattr(module, "ORPHAN_SECONDS", 0.05)
     with FileLock(folder / ".lock"):
-        _, failures = train_here(Job((cells[0],), "cpu"), settings)
+        _, failures = train_here(cells[:1], dataset, tmp_path)
     assert "in use by another process" in failures[cells[0].key]
 
 
@@ -215,12 +208,8 @@ def test_a_run_of_another_machine_leaves_its_record_and_curve_here(
     cells, dataset, tmp_path, monkeypatch
 ):
     """As from a cluster whose machines do not share a folder."""
-
-    def elsewhere(job, settings, send, stopped):
-        settings = dataclasses.replace(settings, out=tmp_path / "elsewhere")
-        train_cells(job, settings, send, stopped)
-
-    monkeypatch.setattr("zetamix_lab.runs.run_cells.train_cells", elsewhere)
+    there = partial(train_cells, dataset, tmp_path / "elsewhere", {})
+    monkeypatch.setattr(module, "partial", lambda *_: there)
     results = run(cells[:2], dataset, tmp_path / "home")
     monkeypatch.undo()
     again = run(cells[:2], dataset, tmp_path / "home")
@@ -237,46 +226,35 @@ def test_a_run_of_another_machine_leaves_its_record_and_curve_here(
 
 
 @pytest.mark.parametrize(
-    ("device", "gpus", "workers"), [(None, 0, 3), ("cpu", 2, 3), ("cpu", 2, 9)]
-)
-def test_on_a_cpu_every_cell_is_a_job(cells, device, gpus, workers):
-    plan, count = plan_jobs(cells, workers, "local", device, gpus=gpus)
-    assert [(job.cells, job.device) for job in plan] == [((cell,), device) for cell in cells]
-    assert count == min(workers, 4)
-
-
-@pytest.mark.parametrize(
-    ("gpus", "jobs", "sizes", "side_by_side"),
+    ("gpus", "options", "workers", "devices", "side_by_side"),
     [
-        (1, None, [4], 4),
-        (1, 2, [4], 2),
-        (2, None, [2, 2], 4),
-        (3, 6, [2, 1, 1], 2),
-        (8, None, [1] * 4, 4),
-    ],
-)
-def test_every_gpu_has_a_process_that_trains_several_runs(cells, gpus, jobs, sizes, side_by_side):
-    plan, workers = plan_jobs(cells, jobs, "local", None, gpus=gpus)
-    assert [len(job.cells) for job in plan] == sizes
-    assert {job.side_by_side for job in plan} == {side_by_side}
-    assert [job.device for job in plan] == [f"cuda:{k}" for k in range(len(sizes))]
-    assert workers == len(plan)
-    assert sorted(c.key for job in plan for c in job.cells) == sorted(c.key for c in cells)
-
-
-@pytest.mark.parametrize(
-    ("backend", "device", "alone", "devices", "workers"),
-    [
-        ("local", "cuda:1", False, ["cuda:1"], 1),
-        ("ray", None, False, [None] * 4, None),
+        # on a CPU every cell is a job
+        (0, {"jobs": 3}, 3, [None] * 4, 1),
+        (2, {"jobs": 9, "device": "cpu"}, 4, ["cpu"] * 4, 1),
+        # every GPU has a process that trains several runs
+        (1, {}, 1, ["cuda:0"], 4),
+        (1, {"jobs": 2}, 1, ["cuda:0"], 2),
+        (2, {}, 2, ["cuda:0", "cuda:1"], 4),
+        (2, {"device": "cuda:1"}, 1, ["cuda:1"], 4),
+        (3, {"jobs": 6, "device": "cuda"}, 3, ["cuda:0", "cuda:1", "cuda:2"], 2),
+        (8, {}, 4, [f"cuda:{k}" for k in range(4)], 4),
+        # a cluster chooses
+        (2, {"backend": "ray"}, None, [None] * 4, 1),
         # the function of a user may need a whole GPU
-        ("local", None, True, ["cuda:0", "cuda:1"] * 2, 2),
-        ("local", "cpu", True, ["cpu"] * 4, 1),
+        (2, {"alone": True}, 2, ["cuda:0", "cuda:1"] * 2, 1),
+        (2, {"alone": True, "device": "cpu"}, 1, ["cpu"] * 4, 1),
     ],
 )
-def test_the_devices_of_jobs(cells, backend, device, alone, devices, workers):
-    plan, count = plan_jobs(cells, None, backend, device, gpus=2, alone=alone)
+def test_the_jobs_of_a_machine(cells, gpus, options, workers, devices, side_by_side, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    options = {"jobs": None, "backend": "local", "device": None, **options}
+    plan, count = plan_jobs(cells, **options)
     assert ([job.device for job in plan], count) == (devices, workers)
+    assert {job.side_by_side for job in plan} == {side_by_side}
+    sizes = [len(job.cells) for job in plan]
+    assert max(sizes) - min(sizes) < 2
+    assert {cell for job in plan for cell in map(id, job.cells)} == {*map(id, cells)}
 
 
 @pytest.mark.parametrize(
@@ -288,12 +266,13 @@ def test_the_devices_of_jobs(cells, backend, device, alone, devices, workers):
         ("cpu", True, "cpu", []),
     ],
 )
-def test_the_gpu_of_a_process_is_made_the_current_one(name, available, expected, selected):
+def test_the_gpu_of_a_process_is_made_the_current_one(
+    name, available, expected, selected, monkeypatch
+):
     chosen = []
-    cuda = types.SimpleNamespace(
-        is_available=lambda: available, set_device=lambda device: chosen.append(str(device))
-    )
-    cudnn = types.SimpleNamespace(benchmark=False)
-    assert str(use_device(name, cuda, cudnn)) == expected
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: available)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: chosen.append(str(device)))
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
+    assert str(use_device(name)) == expected
     assert chosen == selected
-    assert cudnn.benchmark == expected.startswith("cuda")
+    assert torch.backends.cudnn.benchmark == expected.startswith("cuda")

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from zetamix_lab.cli import options
-from zetamix_lab.cli.errors import report_errors
+from zetamix_lab.cli.errors import make_stop, report_errors, stop_status
 from zetamix_lab.cli.live import (
     RUNS,
     Display,
@@ -18,7 +18,6 @@ from zetamix_lab.cli.live import (
     print_table,
     show_reading,
 )
-from zetamix_lab.cli.stop import exit_stopped, make_stop
 from zetamix_lab.runs import SEEDS, UNTIL
 
 if TYPE_CHECKING:
@@ -79,19 +78,20 @@ def compare(
         from zetamix.methods import parse_list
         from zetamix_lab.data.load_dataset import find
 
-        shared: dict[str, Any] = {"out": out, "seeds": numbers, "until": until}
-        shared["methods"] = None if methods is None else parse_list(methods, until)
+        settings: dict[str, Any] = {"out": out, "seeds": numbers, "until": until}
+        settings["methods"] = None if methods is None else parse_list(methods, until)
         if train is None:
             find(data)
+            settings |= {"size": size, "group": groups, "skip_broken": skip_broken}
+            settings |= {"train_size": train_size, "model": model, "epochs": epochs}
+            settings["changes"] = change or []
         from zetamix_lab.runs.compare import compare as compare_methods
         from zetamix_lab.runs.executor import parse_backend
         from zetamix_lab.train.run_folder import CurveLog
 
         stop = make_stop(time_limit, began, console)
         parse_backend(backend)
-        of_data: dict[str, Any] = {"size": size, "group": groups, "skip_broken": skip_broken}
-        of_data |= {"train_size": train_size, "model": model, "epochs": epochs}
-        grid = _make_grid(console, data, train, shared, {**of_data, "changes": change or []})
+        grid = _make_grid(console, data, train, settings)
         start_up = time.monotonic() - began
         with stop, CurveLog(log, grid.out) as curves, Display(console) as display:
 
@@ -109,25 +109,27 @@ def compare(
                 stop=lambda: stop() or display.closed,
             )
         _finish(console, comparison, grid.out, json_file)
-        if not comparison.complete and not comparison.failures:
+        if comparison.missing:
+            late = stop.signal is None and stop.limit is not None and start_up >= 0.8 * stop.limit
+            hint = f" Start-up took {start_up:.1f} s of it: use a longer --time-limit."
             saved = "Everything is" if train is None else "Finished runs are"
-            exit_stopped(console, stop, start_up, saved)
-    if comparison.failures:
-        raise typer.Exit(1)
+            text = f"{stop.reason}{hint if late else ''} {saved} saved."
+            print_line(console, f"{text} Rerun the same command to resume.")
+            raise typer.Exit(stop_status(stop))
 
 
 def _make_grid(
-    console: Console, data: str, train: str | None, shared: dict[str, Any], of_data: dict[str, Any]
+    console: Console, data: str, train: str | None, settings: dict[str, Any]
 ) -> "Grid | OwnGrid":
     """The runs of a user's function, or those on a dataset, which is read and described."""
     if train is not None:
         from zetamix_lab.runs.own import OwnGrid
 
-        return OwnGrid.read(train, **shared)
+        return OwnGrid(train, **settings)
     from zetamix_lab.runs.compare import make_grid
 
     with show_reading() as progress:
-        grid = make_grid(data, progress=progress, **shared, **of_data)
+        grid = make_grid(data, progress=progress, **settings)
     print_header(console, grid.dataset, grid.recipe, len(grid.methods), len(grid.seeds))
     return grid
 
@@ -153,33 +155,27 @@ def _check_usage(context: typer.Context) -> None:
 
 
 def _finish(console: Console, comparison: "Comparison", out: Path, json_file: Path | None) -> None:
-    """Write and print the results."""
+    """Write and print the results; exits with 1 if a run failed."""
     import torch
 
     from zetamix_lab.atomic_io import read_json
     from zetamix_lab.provenance import machine_info
-    from zetamix_lab.report.compare import (
-        describe_replaced,
-        difference_table,
-        main_table,
-        write_report,
-    )
+    from zetamix_lab.report.compare import difference_table, main_table, write_report
     from zetamix_lab.report.compare_text import summarise
 
-    lines, command = list[str](), ""
+    on_gpu = any("gpu" in record.machine for record in comparison.records.values())
+    about = machine_info(torch.device("cuda" if on_gpu and torch.cuda.is_available() else "cpu"))
     if comparison.finished:
-        on_gpu = any("gpu" in record.machine for record in comparison.records.values())
-        device = torch.device("cuda" if on_gpu and torch.cuda.is_available() else "cpu")
-        replaced = describe_replaced(comparison, out)
         # the files are written first: printing to a closed pipe would end the command
-        about = machine_info(device)
-        page, command = write_report(comparison, out, about), about["command"]
-        lines = [f"Report written to {page}", replaced]
+        page = write_report(comparison, out, about)
         if json_file is not None:
             options.write_results(json_file, read_json(out / "results.json"))
-        print_table(console, main_table(comparison))
-        if comparison.compared:
-            print_table(console, difference_table(comparison), required=3)
-    print_findings(console, summarise(comparison, command).pairs)
-    for line in filter(None, lines):
-        print_line(console, line)
+        # the verdict goes by these; the report has the other metrics
+        print_table(console, main_table(comparison, comparison.tested))
+        if len(comparison.tests):
+            print_table(console, difference_table(comparison))
+    print_findings(console, summarise(comparison, about["command"]).pairs)
+    if comparison.finished:
+        print_line(console, f"Report written to {page}")
+    if comparison.failures:
+        raise typer.Exit(1)

@@ -1,19 +1,23 @@
-"""Errors of commands: a message if the user can act on it, else a traceback and what to do."""
+"""How commands end: errors, Ctrl-C, signals, `--time-limit` (`train/stop.py` is the condition)."""
 
-import dis
 import errno
-import sys
+import linecache
+import os
+import signal
+import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 
-from zetamix_lab.cli.stop import INTERRUPTED, raise_at_ctrl_c
+if TYPE_CHECKING:
+    from zetamix_lab.train.stop import Stop
 
+# EX_TEMPFAIL of sysexits.h: a script can repeat the command until the status is 0
+WORK_LEFT = 75
 OURS = ("zetamix.", "zetamix_lab.", "paper.")
 UNEXPECTED = "This is unexpected: please report it to the authors of zetamix, with the lines above."
 
@@ -24,7 +28,10 @@ def report_errors() -> Iterator[None]:
 
     Any other error is raised with a request to report it. Ctrl-C exits with 130.
     """
-    with raise_at_ctrl_c(), warnings.catch_warnings():
+    # `main` let it end the process at once; from now on displays and folders are cleaned up
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    with warnings.catch_warnings():
         warnings.showwarning = _print_warning
         # such an image raises an error with its name instead
         warnings.filterwarnings("ignore", r"Image size \(.*exceeds limit")
@@ -33,7 +40,7 @@ def report_errors() -> Iterator[None]:
         except KeyboardInterrupt:
             text = "Interrupted. Rerun the same command; training resumes from the last checkpoint."
             print_error(text, style="yellow")
-            raise typer.Exit(INTERRUPTED) from None
+            raise typer.Exit(128 + signal.SIGINT) from None
         except Exception as error:
             if type(error).__module__.partition(".")[0] in ("click", "typer"):
                 raise
@@ -62,27 +69,48 @@ def _message(error: Exception) -> str | None:
 
 def _is_ours(error: Exception) -> bool:
     """Whether the error is of a class of this package, or a ValueError that it raised itself."""
-    if type(error).__module__.startswith(OURS):
-        return True
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    if last is None or not str(last.tb_frame.f_globals.get("__name__")).startswith(OURS):
-        return False
+    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+    ours = str(frame.f_globals.get("__name__")).startswith(OURS)
     # by a `raise`, and not by a call such as int("x")
-    raised = dis.opname[last.tb_frame.f_code.co_code[last.tb_lasti]] == "RAISE_VARARGS"
-    return isinstance(error, ValueError) and raised
+    raised = linecache.getline(frame.f_code.co_filename, line).strip().startswith("raise ")
+    is_own_class = type(error).__module__.startswith(OURS)
+    return is_own_class or (ours and raised and isinstance(error, ValueError))
 
 
-def _print_warning(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any
-) -> None:
-    """Print warnings of this package as one line, and other warnings as Python does."""
-    if category is UserWarning and {"zetamix", "zetamix_lab"} & {*Path(filename).parts}:
-        print_error(str(message), style="yellow")
-    else:
-        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno))
+def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning as one line, without the place in the code."""
+    print_error(str(message), style="yellow")
 
 
 def print_error(text: str, style: str = "red") -> None:
     Console(stderr=True, soft_wrap=True).print(text, style=style, markup=False, highlight=False)
+
+
+def make_stop(time_limit: str | None, began: float, console: Console) -> "Stop":
+    """The stop condition: a signal, or the time limit counted from `began` (`time.monotonic`).
+
+    console: where the receipt of a signal is printed, before runs are saved.
+    """
+    from zetamix_lab.train.stop import Stop, parse_duration
+
+    def acknowledge() -> None:
+        text = "Stopping … Press Ctrl-C again to quit at once."
+        try:
+            console.print(text, highlight=False, soft_wrap=True)
+        except RuntimeError:
+            # the signal interrupted a write to the same stream
+            os.write(2, f"\n{text}\n".encode())
+        except (OSError, SystemExit):
+            # the terminal is gone, at which rich exits
+            return
+
+    try:
+        limit = None if time_limit is None else parse_duration(time_limit)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--time-limit") from None
+    return Stop(limit, began=began, on_signal=acknowledge)
+
+
+def stop_status(stop: "Stop") -> int:
+    """The exit status: 128 plus the signal, as in shells (130 for Ctrl-C); 75 for a time limit."""
+    return WORK_LEFT if stop.signal is None else 128 + stop.signal

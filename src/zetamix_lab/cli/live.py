@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -19,27 +18,21 @@ if TYPE_CHECKING:
     from zetamix_lab.report import Table as ReportTable
     from zetamix_lab.train import Recipe
 
-# the event about all runs together, as in `zetamix_lab.runs.progress`
+# the event about all runs together, as in `zetamix_lab.runs.run_cells`
 RUNS = "runs"
 # seconds without output after which a line about the current runs is printed
 QUIET_SECONDS = 60.0
-STYLES = {"": "", "best": "bold", "second": "underline"}
 
 
 class Display(AbstractContextManager["Display"]):
     """Shows progress events (`zetamix_lab.progress`): reading, training and measuring.
 
-    On a terminal each name has a bar. In files and pipes there is a line for every finished run,
-    and one about the current runs after a minute without a line.
-
-    lines: whether there are such lines.
+    On a terminal each name has a bar. In files and pipes, where only runs are shown, there is a
+    line for every finished one, and one about all of them after a minute without a line.
     """
 
-    def __init__(
-        self, console: Console, *, lines: bool = True, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self.console, self.clock = console, clock
-        self.lines = lines and not console.is_terminal
         self.bars = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
@@ -52,7 +45,6 @@ class Display(AbstractContextManager["Display"]):
         self.closed = False
         """Whether the terminal or pipe is closed; the work goes on until it is stopped."""
         self._tasks: dict[str, TaskID] = {}
-        self._current: dict[str, str] = {}
         self._caption, self._last_line = "", clock()
 
     def __enter__(self) -> "Display":
@@ -83,25 +75,17 @@ class Display(AbstractContextManager["Display"]):
         crowded = len(self._tasks) > self.console.height - 2
         text = text or _count(name, done, total)
         self.bars.update(task, text=text, visible=not (over and crowded and name != RUNS))
-        if self.lines:
+        if RUNS in self._tasks and not self.console.is_terminal:
             self._print(name, text, over=over)
 
     def _print(self, name: str, text: str, *, over: bool) -> None:
+        now, line = self.clock(), f"{name}: {text} ({self._caption})" if over else ""
         if name == RUNS:
-            is_first, self._caption = not self._caption, text
-            if is_first or self.clock() - self._last_line >= QUIET_SECONDS:
-                self._line(
-                    "; ".join([text, *(f"{run}: {how}" for run, how in self._current.items())])
-                )
-        elif over:
-            self._current.pop(name, None)
-            self._line(f"{name}: {text} ({self._caption})" if self._caption else f"{name}: {text}")
-        else:
-            self._current[name] = text
-
-    def _line(self, text: str) -> None:
-        print_line(self.console, text)
-        self._last_line = self.clock()
+            is_due = not self._caption or now - self._last_line >= QUIET_SECONDS
+            self._caption, line = text, text if is_due else ""
+        if line:
+            print_line(self.console, line)
+            self._last_line = now
 
 
 def _count(name: str, done: float, total: float) -> str:
@@ -116,74 +100,43 @@ def _count(name: str, done: float, total: float) -> str:
 
 def show_reading() -> Display:
     """The display of data that is downloaded, decoded or checked: on stderr, on a terminal only."""
-    return Display(Console(stderr=True), lines=False)
+    return Display(Console(stderr=True))
 
 
 def print_header(
     console: Console, dataset: "Dataset", recipe: "Recipe", methods: int, seeds: int
 ) -> None:
     """Print what is trained: the dataset, runs and the recipe, and notes about the data."""
-    model = recipe.model
-    if recipe.weights is not None:
-        model += f" from {recipe.weights.path.name}"
-    if recipe.optimizer == "adamw":
-        model += f", AdamW with {plural(recipe.warmup, 'epoch')} of warm-up"
-    augmentation = "no" if recipe.augmentation == "none" else recipe.augmentation
-    parts = [
-        f"{len(dataset.train):,} training and {len(dataset.splits['test']):,} test samples, "
-        f"{dataset.num_classes} classes, {' × '.join(map(str, dataset.shape))}",
-        f"{plural(methods, 'method')} × {plural(seeds, 'seed')}",
-        f"{model}, {plural(recipe.epochs, 'epoch')}, batch size {recipe.batch_size}, "
-        f"{augmentation} augmentation",
-        f"recipe: {recipe.origin}",
-    ]
-    print_findings(console, [(f"{dataset.name}:", " · ".join(parts))], gap=" ")
+    from zetamix_lab.report.compare_text import describe_recipe
+
+    runs = f"{plural(methods, 'method')} × {plural(seeds, 'seed')}"
+    print_findings(console, [(dataset.name, f"{runs}; {describe_recipe(dataset, recipe)}")])
     for note in dataset.notes:
         print_line(console, note, style="dim")
     if methods == 1:
         print_line(console, "One method is not compared with anything: use --methods none,zetamix")
 
 
-def print_table(console: Console, table: "ReportTable", required: int = 2) -> None:
-    """Print a table of a report; columns that do not fit are left out and named.
-
-    required: number of columns that are always printed.
-    """
-    unlimited, count = console.options.update(width=10_000), len(table.columns)
-    while count > required:
-        shown = _terminal_table(table, count)
-        if console.measure(shown, options=unlimited).maximum <= console.width:
-            break
-        count -= 1
-    console.print(_terminal_table(table, count))
-    if hidden := table.columns[count:]:
-        text = f"Columns that do not fit, see the report: {', '.join(hidden)}."
-        print_line(console, text, style="dim")
-    console.print()
-
-
-def _terminal_table(table: "ReportTable", count: int) -> Table:
-    """The first columns of a table; headings wider than their cells are wrapped."""
+def print_table(console: Console, table: "ReportTable") -> None:
+    """Print a table of a report; cells that are too wide are folded, the names of rows last."""
     shown = Table(box=None, header_style="bold", pad_edge=False)
-    for index, head in enumerate(table.columns[:count]):
-        widest = max([1, *(len(row[index].text()) for row in table.cells)])
-        name = "\n".join(wrap(head, widest, break_long_words=False))
-        left = index == 0 or table.text_columns[index]
+    for name, is_text in zip(table.columns, table.text_columns, strict=True):
         shown.add_column(
-            name, justify="left" if left else "right", no_wrap=index > 0, overflow="fold"
+            name,
+            justify="left" if is_text else "right",
+            overflow="fold",
+            no_wrap=not shown.columns,
         )
     for row in table.cells:
-        shown.add_row(*(Text(cell.text(), style=STYLES[cell.mark]) for cell in row[:count]))
-    return shown
+        shown.add_row(*(Text(cell.text(), style="bold" if cell.mark else "") for cell in row))
+    console.print(shown, "")
 
 
-def print_findings(
-    console: Console, findings: Iterable[tuple[str, str]], *, gap: str = "  "
-) -> None:
+def print_findings(console: Console, findings: Iterable[tuple[str, str]]) -> None:
     """Print bold headings, each with a paragraph; brackets are not interpreted as markup."""
     for heading, text in findings:
         # a command that is wrapped cannot be copied
-        console.print(Text.assemble((heading, "bold"), gap, text), soft_wrap=heading == "Next")
+        console.print(Text.assemble((heading, "bold"), "  ", text), soft_wrap=heading == "Next")
 
 
 def print_line(console: Console, text: str, style: str = "") -> None:

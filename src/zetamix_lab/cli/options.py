@@ -1,13 +1,14 @@
 """Options of commands: their declarations, parsers and error messages."""
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+
+from zetamix_lab.text import join
 
 if TYPE_CHECKING:
     import torch
@@ -26,6 +27,14 @@ def parse_folder(text: str) -> Path:
     if not text.strip():
         raise typer.BadParameter("expected a folder, got an empty string")
     return Path(text)
+
+
+def parse_json(text: str) -> Path:
+    """A file that is or can be made, or `-`; raises for a folder, a pipe or a device."""
+    path = Path(text)
+    if path != STDOUT and path.exists() and not path.is_file():
+        raise typer.BadParameter(f"{path} is not a file")
+    return path
 
 
 def _samples(size: float | None) -> int | float | None:
@@ -167,6 +176,8 @@ Json = Annotated[
         OUTPUT,
         "Write the results as JSON to this file; - writes only JSON to standard output.",
         "--json",
+        parser=parse_json,
+        metavar="FILE",
     ),
 ]
 
@@ -176,53 +187,30 @@ def parse_device(name: str | None) -> "torch.device":
     import torch
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    devices = ["cpu", *(["cuda"] if count else []), *(f"cuda:{index}" for index in range(count))]
     name = ("cuda" if count else "cpu") if name is None else name
-    kind, _, index = name.partition(":")
-    count = 1 if kind == "cpu" else count
-    problem = ""
-    if re.fullmatch(r"(cpu|cuda)(:(0|[1-9][0-9]*))?", name) is None:
-        problem = f"expected cpu or cuda, got {name!r}"
-    elif count == 0:
-        problem = "torch finds no CUDA device; use cpu"
-    elif int(index or "0") >= count:
-        problem = f"expected an index below {count}, the number of devices, got {name!r}"
-    if problem:
-        raise typer.BadParameter(problem, param_hint="--device")
+    if name not in devices:
+        found = "" if count else "; torch finds no CUDA device"
+        raise typer.BadParameter(
+            f"expected {join(devices, 'or')}, got {name!r}{found}", param_hint="--device"
+        )
     return torch.device(name)
 
 
 def open_console(json_file: Path | None) -> Console:
     """The console of a command: standard error if standard output is used for JSON."""
-    if json_file is not None and json_file != STDOUT:
-        folder, problem = json_file.parent, ""
-        if json_file.is_dir():
-            problem = f"{json_file} is a folder"
-        elif not folder.is_dir():
-            problem = f"the folder {folder} does not exist"
-        elif _is_replaceable(json_file) and not os.access(json_file.resolve().parent, os.W_OK):
-            problem = f"cannot write to {folder}"
-        if problem:
-            raise typer.BadParameter(problem, param_hint="--json")
     return Console(stderr=json_file == STDOUT)
 
 
 def write_results(json_file: Path | None, results: Any) -> None:
     """Write JSON-serialisable results to the file or stream given by --json."""
-    from zetamix_lab.atomic_io import write_text
+    from zetamix_lab.atomic_io import write_json
 
-    text = f"{json.dumps(results, indent=1, ensure_ascii=False)}\n"
     if json_file == STDOUT:
-        typer.echo(text, nl=False)
-    elif json_file is not None and _is_replaceable(json_file):
-        # of a link, the file that it names
-        write_text(json_file.resolve(), text)
+        typer.echo(json.dumps(results, indent=1, ensure_ascii=False))
     elif json_file is not None:
-        json_file.write_text(text, encoding="utf-8", errors="backslashreplace")
-
-
-def _is_replaceable(path: Path) -> bool:
-    """Whether a path is a regular file, or will be one; a pipe or a device is written to."""
-    return path.is_file() or not path.exists()
+        # of a link, the file that it names
+        write_json(json_file.resolve(), results)
 
 
 def parse_group(text: str | None) -> "str | re.Pattern[str] | None":
@@ -247,21 +235,16 @@ def parse_seeds(text: str | None, default: int) -> tuple[int, ...]:
     >>> parse_seeds("3", 1), parse_seeds("0,4,7", 1), parse_seeds("7,", 1), parse_seeds(None, 2)
     ((0, 1, 2), (0, 4, 7), (7,), (0, 1))
     """
-    text, expected = str(default) if text is None else text, ""
-    is_list, numbers = "," in text, list[int]()
-    try:
-        numbers = [int(part) for part in text.removesuffix(",").split(",")]
-    except ValueError:
-        expected = "a number of seeds or a list such as 0,1,2"
-    if numbers and is_list:
-        if len({*numbers}) < len(numbers) or min(numbers) < 0:
-            expected = "distinct seeds that are not negative"
-        elif max(numbers) > MAX_SEED:
-            expected = f"seeds up to {MAX_SEED}"
-    elif numbers and not 1 <= numbers[0] <= MAX_SEEDS:
-        hint = f" (for the single seed {text}: '{text},')" if numbers[0] <= MAX_SEED else ""
-        expected = f"1 to {MAX_SEEDS:,} seeds{hint}"
-    if expected:
-        shown = text if len(text) <= 40 else f"{text[:40]}…"
-        raise typer.BadParameter(f"expected {expected}, got {shown!r}", param_hint="--seeds")
-    return tuple(numbers) if is_list else tuple(range(numbers[0]))
+    if text is None:
+        return tuple(range(default))
+    parts = text.removesuffix(",").split(",")
+    numbers = [int(part) for part in parts if re.fullmatch("[0-9]{1,10}", part)]
+    if "," in text and len({*numbers}) == len(parts) and max(numbers) <= MAX_SEED:
+        return tuple(numbers)
+    if "," not in text and numbers and 1 <= numbers[0] <= MAX_SEEDS:
+        return tuple(range(numbers[0]))
+    raise typer.BadParameter(
+        f"expected a number of seeds from 1 to {MAX_SEEDS:,}, or a list of distinct seeds up to "
+        f"{MAX_SEED:,} such as 0,4,7 (or '4,' for one), got {text[:40]!r}",
+        param_hint="--seeds",
+    )

@@ -3,28 +3,24 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
 
-from zetamix_lab.atomic_io import json_safe, read_json, write_json, write_text
+from zetamix_lab.atomic_io import json_safe, write_json, write_text
 from zetamix_lab.comparison import Comparison, metric_of
-from zetamix_lab.metrics import BALANCED, BINS
 from zetamix_lab.provenance import machine_summary
 from zetamix_lab.report.compare_figures import draw_figures
-from zetamix_lab.report.compare_text import LEVEL, describe_terms, summarise
+from zetamix_lab.report.compare_text import LEVEL, describe_recipe, describe_terms, summarise
 from zetamix_lab.report.page import Block, Lead, Section, render_page
 from zetamix_lab.report.table import Cell, Mark, Table, latex_text, markdown_text
 from zetamix_lab.statistics import CONFIDENCE
 from zetamix_lab.text import join, plural
 
 SCHEMA = "zetamix/compare/2"
-# of more classes, those that are recognised worst are shown
-MAX_CLASSES = 50
 # the folders of an absolute path, which are nobody's business
 FOLDERS = re.compile(r"(?<![\w.:/])(?:[A-Za-z]:)?[/\\](?:[^/\\\s'\",:;]+[/\\])+(?=[^/\\\s'\"])")
 
@@ -40,25 +36,25 @@ def write_report(comparison: Comparison, out: Path, machine: Mapping[str, str]) 
     for picture in pictures.values():
         picture.save(out / "figures")
     tables = [main_table(comparison)]
-    if comparison.compared:
+    if len(comparison.tests):
         tables += [difference_table(comparison, name) for name in comparison.tested]
-    title = f"{comparison.title}: does mixing help?{'' if comparison.complete else ' (incomplete)'}"
+    title = f"{comparison.name}: does mixing help?{' (incomplete)' if comparison.missing else ''}"
     write_json(out / "results.json", json_safe(as_dict(comparison, found, machine)))
     write_text(out / "results.csv", comparison.runs.dropna().to_csv(index=False))
     write_text(out / "results.md", _markdown(title, found, tables, machine))
     write_text(out / "results.tex", _latex(title, tables))
-    folds: dict[str, list[Block | None]] = {
+    folds: dict[str, Sequence[Block | None]] = {
         "The result in detail": [f"{name}. {text}" for name, text in found.details.items() if text],
-        "Differences": [*tables[1:]],
+        "Differences": tables[1:],
         "Learning curves": [pictures.get("curves")],
-        "Classes": [class_table(comparison), pictures.get("confusion")],
+        "Classes": [class_table(comparison)],
         "Training inputs": [pictures.get("outputs")],
-        "How it was measured": [*describe_method(comparison)],
+        "How it was measured": describe_method(comparison),
     }
+    first = [pictures["differences"]] if "differences" in pictures else []
     kept = {name: [block for block in blocks if block] for name, blocks in folds.items()}
-    first = [block for block in (pictures.get("differences"), tables[0]) if block]
     folded = [Section(name, blocks) for name, blocks in kept.items() if blocks]
-    sections = [Section("", first), Section("", folded)]
+    sections = [Section("", [*first, tables[0], *folded])]
     write_text(out / "report.html", render_page(title, sections, machine=machine, lead=found))
     return out / "report.html"
 
@@ -74,43 +70,22 @@ def without_folders(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: without_folders(own) for key, own in value.items()}
     if isinstance(value, (list, tuple)):
-        # of 10,000 classes, most values are numbers
-        return [v if isinstance(v, (int, float)) else without_folders(v) for v in value]
+        return [without_folders(own) for own in value]
     return value
-
-
-def describe_replaced(comparison: Comparison, out: Path) -> str:
-    """A note about an earlier report in this folder that a report of this comparison replaces."""
-    if comparison.dataset is None or comparison.recipe is None:
-        return ""
-    try:
-        earlier = read_json(out / "results.json")
-        recipe, data = earlier["recipe"], earlier["dataset"]["fingerprint"]
-        lost = [label for label in earlier["methods"] if label not in comparison.methods]
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
-    now = without_folders(json_safe(comparison.recipe.as_dict()))
-    if (data, recipe) != (comparison.dataset.fingerprint, now):
-        return (
-            f"It replaces a report with other data or settings ({recipe['model']}, "
-            f"{recipe['epochs']} epochs), whose runs are kept. To keep both, use another --out."
-        )
-    kept = f"It replaces a report that also had {join(lost)}. Their runs are kept: add them to "
-    return f"{kept}--methods to include them." if lost else ""
 
 
 # tables
 
 
-def main_table(comparison: Comparison) -> Table:
-    """Mean ± standard deviation of every metric for every method."""
+def main_table(comparison: Comparison, names: Sequence[str] | None = None) -> Table:
+    """Mean ± standard deviation of the named metrics, by default all, for every method."""
     first, tests = comparison.baselines[0], comparison.tests
     better = {
         (test.method, test.metric)
         for test in tests[(tests["baseline"] == first) & tests["significant"]].itertuples()
         if metric_of(test.metric).sign * test.mean > 0
     }
-    metrics = [metric_of(name) for name in comparison.metrics]
+    metrics = [metric_of(name) for name in names or comparison.metrics]
     rows = []
     for label in comparison.methods:
         row: list[Cell | int | str] = [comparison.name_of(label)]
@@ -121,13 +96,13 @@ def main_table(comparison: Comparison) -> Table:
             mark: Mark = "best" if (label, metric.name) in better else ""
             mean, spread = metric.scale(own["mean"]), metric.scale(own["sd"])
             row.append(Cell(mean, spread, digits=metric.digits, mark=mark, note=note))
-        rows.append([*row, int(comparison.summary.loc[(label, comparison.primary), "n"])])
+        rows.append([*row, int(comparison.summary.loc[(label, metrics[0].name), "n"])])
     note = "Mean ± standard deviation over seeds."
     if better:
         note += f" Bold: significantly better than {comparison.name_of(first)}."
     about = [f"{comparison.test_size:,} test samples"] if comparison.test_size else []
     about += [] if comparison.given is not None else ["after the last epoch"]
-    caption = ": ".join([comparison.title, *filter(None, [", ".join(about)])])
+    caption = f"{comparison.name}: {', '.join(about)}".removesuffix(": ")
     columns = ["method", *(metric.heading for metric in metrics), "seeds"]
     tips = {m.heading: f"{m.title}; {m.better}" for m in metrics}
     tips["seeds"] = "finished runs of the method"
@@ -136,7 +111,7 @@ def main_table(comparison: Comparison) -> Table:
 
 def difference_table(comparison: Comparison, name: str | None = None) -> Table:
     """Differences from each baseline in a metric, the primary one unless named."""
-    metric, p = metric_of(name or comparison.primary), "Holm-corrected p"
+    metric, p = metric_of(name or comparison.metrics[0]), "Holm-corrected p"
     columns, tips = ["method"], {p: "two-sided t-test, corrected over all tests"}
     rows = [[Cell(comparison.name_of(label))] for label in comparison.methods]
     for baseline in comparison.baselines:
@@ -167,23 +142,17 @@ def _difference_cells(test: Any) -> list[Cell]:
 
 def class_table(comparison: Comparison) -> Table | None:
     """Recall of every method in every class with test samples; None without confusion matrices."""
-    dataset, counts, labels = comparison.dataset, comparison.test_counts, comparison.methods
-    if dataset is None or counts is None or not comparison.records:
+    dataset, counts, recalls = comparison.dataset, comparison.test_counts, comparison.recalls
+    if dataset is None or counts is None or not recalls:
         return None
-    recalls = [100 * comparison.recalls(label) for label in labels]
-    shown, notes = counts.nonzero().flatten(), ["Mean ± standard deviation over seeds."]
-    if len(shown) > MAX_CLASSES:
-        notes.append(f"The {MAX_CLASSES} of {len(shown):,} with the lowest; results.json has all.")
-        total = torch.stack([values.mean(0) for values in recalls]).mean(0)
-        shown = shown[total[shown].argsort(stable=True)][:MAX_CLASSES]
     rows = []
-    for k in shown.tolist():
-        own = [pd.Series(values[:, k]) for values in recalls]
+    for k in counts.nonzero().flatten().tolist():
+        own = [100 * pd.Series(values[:, k]) for values in recalls.values()]
         cells = [Cell(values.mean(), values.std(), digits=1) for values in own]
         rows.append([dataset.classes[k], int(counts[k]), *cells])
-    columns = ["class", "samples", *map(comparison.name_of, labels)]
-    tips = {"samples": "in the test split"}
-    return Table(columns, rows, "Per-class recall, %", notes, tips)
+    columns = ["class", "samples", *map(comparison.name_of, recalls)]
+    note, tips = "Mean ± standard deviation over seeds.", {"samples": "in the test split"}
+    return Table(columns, rows, "Per-class recall, %", [note], tips)
 
 
 # files
@@ -192,7 +161,7 @@ def class_table(comparison: Comparison) -> Table | None:
 def as_dict(comparison: Comparison, found: Lead, machine: Mapping[str, str]) -> dict[str, Any]:
     """The content of results.json: the verdict, all statistics, every run and epoch."""
     dataset, methods = comparison.dataset, comparison.methods
-    about: dict[str, Any] = {"name": comparison.title}
+    about: dict[str, Any] = {"name": comparison.name}
     if dataset is not None:
         about |= {
             "fingerprint": dataset.fingerprint,
@@ -210,7 +179,7 @@ def as_dict(comparison: Comparison, found: Lead, machine: Mapping[str, str]) -> 
         "dataset": about,
         "recipe": comparison.recipe.as_dict() if comparison.recipe else None,
         "seeds": list(comparison.seeds),
-        "complete": comparison.complete,
+        "complete": not comparison.missing,
         "failures": [
             {"method": method, "seed": seed, "reason": reason}
             for (method, seed), reason in comparison.failures.items()
@@ -231,10 +200,10 @@ def as_dict(comparison: Comparison, found: Lead, machine: Mapping[str, str]) -> 
             for (method, seed), curve in comparison.curves.items()
         ],
     }
-    if dataset is not None and comparison.records:
+    if dataset is not None and comparison.recalls:
         values["recalls"] = {
-            label: dict(zip(dataset.classes, comparison.recalls(label).T.tolist(), strict=True))
-            for label in methods
+            label: dict(zip(dataset.classes, recalls.T.tolist(), strict=True))
+            for label, recalls in comparison.recalls.items()
         }
     shown: dict[str, Any] = without_folders(values)
     return shown
@@ -263,18 +232,19 @@ def describe_method(comparison: Comparison) -> list[str]:
     dataset, recipe, records = comparison.dataset, comparison.recipe, comparison.records.values()
     paragraphs = []
     if dataset is not None and recipe is not None:
-        paragraphs += [
-            f"Every run: {len(dataset.train):,} training samples, {recipe.model}, {recipe.start}, "
-            f"{plural(recipe.epochs, 'epoch')}, batch size {recipe.batch_size}, "
-            f"{recipe.optimisation}, augmentation: {recipe.augmentation}. Recipe: {recipe.origin}. "
-            "A seed fixes the initial weights and the order of the data: paired runs differ only "
-            "in the mixing. Numbers are of the last epoch; the test split selected nothing.",
-            f"Primary metric: {comparison.metric.title}. It is the mean average precision for "
-            "several labels per sample, the AUC for two classes, the error rate if the largest "
-            f"test class has at most {BALANCED:g} times the samples of the smallest, and balanced "
-            f"accuracy otherwise. Expected calibration error: {BINS} bins of equal width.",
-        ]
-    paragraphs.append(_describe_intervals(comparison))
+        paragraphs.append(
+            f"Every run: {describe_recipe(dataset, recipe)}. A seed fixes the initial weights and "
+            "the order of the data: paired runs differ only in the mixing. Numbers are of the last "
+            "epoch; the test split selected nothing."
+        )
+    tested = join([metric_of(name).title for name in comparison.tested])
+    paragraphs.append(
+        f"Intervals: {LEVEL} each, Student's t, with the variance over seeds of all methods. They "
+        "are for new seeds and, where a metric is made of results of single test samples that "
+        "were kept, for new test samples of the same source; none covers other training samples. "
+        f"p-values are Holm-corrected over all differences from one baseline in {tested}. "
+        "Derivation: docs/understand/intervals."
+    )
     if records:
         lines = Counter(machine_summary(record.machine) for record in records)
         machines = "; ".join(f"{plural(count, 'run')} on {line}" for line, count in lines.items())
@@ -283,19 +253,3 @@ def describe_method(comparison: Comparison) -> list[str]:
         paragraphs.append(f"Trained{where}: {machines}. The times of all runs add up to {minutes}.")
     notes = () if dataset is None else dataset.notes
     return [without_folders(text) for text in (*paragraphs, *(f"Data: {note}." for note in notes))]
-
-
-def _describe_intervals(comparison: Comparison) -> str:
-    """What the intervals cover, and what they do not."""
-    tests = comparison.tests[comparison.tests["metric"].isin(comparison.metrics)]
-    known = tests.groupby("metric", sort=False)["sample_error"].count() > 0
-    text = f"Intervals: {LEVEL} each, Student's t, with the variance over seeds of all methods. "
-    kinds = {True: "and new test samples of the same source", False: "on the same test samples"}
-    for has, what in kinds.items():
-        if titles := [metric_of(name).title for name in known.index[known == has]]:
-            text += f"Those of {join(titles)} are for new seeds {what}. "
-    tested = join([metric_of(name).title for name in comparison.tested])
-    return (
-        f"{text}p-values are Holm-corrected over all differences from one baseline in {tested}. No "
-        "interval covers other training samples. Derivation: docs/understand/intervals."
-    )

@@ -1,26 +1,29 @@
 """The sentences of a comparison report. None claims more than is significant after correction."""
 
 import math
-import shlex
+import re
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from zetamix_lab.comparison import Comparison, metric_of
+from zetamix_lab.data import Dataset
 from zetamix_lab.data.quality import CAUTIONS
-from zetamix_lab.metrics import METRICS, ChanceLevel, Metric
+from zetamix_lab.metrics import METRICS, Metric
 from zetamix_lab.progress import about, count_epochs
 from zetamix_lab.report.page import Lead
 from zetamix_lab.statistics import CONFIDENCE, detectable, seeds_needed
 from zetamix_lab.text import join, plural, sentence_case
+from zetamix_lab.train import Recipe
 
 LEVEL = f"{100 * CONFIDENCE:g} %"
-# from this mean improvement in the last third on, training counts as not converged
-STILL_IMPROVING = 0.005
+# from this mean improvement on in the last part of training, of so many evaluated epochs at least,
+# it counts as not converged
+STILL_IMPROVING, LATE, LATE_EPOCHS = 0.005, 1 / 3, 3
 # fewer seeds do not tell their spread; more than the second are not proposed
 ENOUGH_SEEDS, WORTHWHILE_SEEDS = 5, 50
-FEW_EPOCHS = "Too few epochs were evaluated to tell whether training had converged."
-# at most this many unfinished runs are listed
-MAX_NAMED = 6
 TERMS = {
     "mixup": "blends every sample with one other (the number is α)",
     "cutmix": "pastes a box of one other image",
@@ -36,12 +39,11 @@ def summarise(comparison: Comparison, command: str = "") -> Lead:
     details = {"Incomplete": _incomplete(comparison)}
     if not comparison.methods:
         return Lead("No run is finished.", details=details)
-    metric = comparison.metric
-    details["Training"] = _describe_training(comparison)
+    metric, cautions, training = comparison.metric, _cautions(comparison), _convergence(comparison)
+    details["Training"] = training[1] if training[1] not in cautions else ""
     details["Calibration"] = _calibration(comparison)
     details["Metric"] = f"{metric.title}: {metric.meaning}." if metric.meaning else ""
-    following = _next_step(comparison, command)
-    return Lead(_decision(comparison), *following, _cautions(comparison), details)
+    return Lead(_decision(comparison), *_next_step(comparison, command), cautions, details)
 
 
 # the first screen
@@ -50,8 +52,13 @@ def summarise(comparison: Comparison, command: str = "") -> Lead:
 def _decision(comparison: Comparison) -> str:
     """One sentence: mixing helps, hurts, or neither was shown."""
     methods, metric = comparison.methods, comparison.metric
-    if comparison.at_chance is not None:
-        return _at_chance(comparison, comparison.at_chance)
+    if (chance := comparison.at_chance) is not None:
+        judged = metric_of(chance.metric)
+        return (
+            f"No method is significantly better than chance: guessing gives {judged.title} "
+            f"{judged.format(chance.value)} with {chance.classes} classes, and on "
+            f"{chance.samples:,} test samples it may reach {judged.format(chance.highest)}."
+        )
     if len(methods) == 1:
         own = comparison.summary.loc[(methods[0], metric.name)]
         value = metric.format(own["mean"], None if math.isnan(own["sd"]) else own["sd"])
@@ -61,10 +68,7 @@ def _decision(comparison: Comparison) -> str:
     first = comparison.baselines[0]
     name, tests = comparison.name_of(first), _tested(comparison)
     if not len(tests):
-        few = f"no method shares two finished seeds with {name}"
-        if comparison.complete:
-            few = "one seed has no spread to compare with"
-        return f"Not shown: the difference from {name} cannot be tested, because {few}."
+        return f"Not shown: no method has two seeds in common with {name}, which a test needs."
     found = tests[tests["significant"]]
     if not len(found):
         return (
@@ -93,18 +97,6 @@ def _move(test: Any, name: str) -> str:
     )
 
 
-def _at_chance(comparison: Comparison, chance: ChanceLevel) -> str:
-    subject = "No method is" if comparison.complete else "No method so far is"
-    if len(comparison.methods) == 1:
-        subject = f"{comparison.name_of(comparison.methods[0])} is not"
-    metric = metric_of(chance.metric)
-    return (
-        f"{subject} significantly better than chance: guessing gives {metric.title} "
-        f"{metric.format(chance.value)} with {chance.classes} classes, and on {chance.samples:,} "
-        f"test samples it may reach {metric.format(chance.highest)}."
-    )
-
-
 def _power(comparison: Comparison) -> str:
     """The difference that these runs would have shown: "5 seeds … could show 1.8 points."""
     tests, metric = _tested(comparison), comparison.metric
@@ -116,14 +108,7 @@ def _power(comparison: Comparison) -> str:
         return f"{seeds}{on} are too few to show any difference."
     if shown == 0:
         return f"{seeds}{on} do not differ, so what they could show is not known."
-    errors = {"seeds": tests["seed_error"].median(), "test sample": tests["sample_error"].median()}
-    parts = [
-        # the estimate of the test sample is cut off at 0
-        f"{_amount(metric, error) if error else 'too little to measure'} from the {source}"
-        for source, error in errors.items()
-        if not math.isnan(error)
-    ]
-    return f"{seeds}{on} could show {_amount(metric, shown)} (standard errors: {join(parts)})."
+    return f"{seeds}{on} could show {_amount(metric, shown)}."
 
 
 def _tested(comparison: Comparison) -> Any:
@@ -144,12 +129,11 @@ def _next_step(comparison: Comparison, command: str) -> tuple[str, str]:
     methods, seeds = len(comparison.methods), len(comparison.seeds)
     metric, recipe = comparison.metric, comparison.recipe
 
-    def step(text: str, missing: int, option: str = "", value: int = 0) -> tuple[str, str]:
+    def step(text: str, runs: int, option: str = "", value: int = 0) -> tuple[str, str]:
         following, records = _with_option(command, option, value), comparison.records.values()
-        if records and missing:
+        if records:
             at_once = fmean(max(1, record.extra.get("concurrent", 1)) for record in records)
-            seconds = missing * fmean(record.wall_s for record in records) / at_once
-            text += f" ({about(seconds)})"
+            text += f" ({about(runs * fmean(record.wall_s for record in records) / at_once)})"
         return f"{text}{':' if following else '.'}", following
 
     def train_longer(text: str) -> tuple[str, str]:
@@ -157,8 +141,11 @@ def _next_step(comparison: Comparison, command: str) -> tuple[str, str]:
             return f"{text}.", ""
         return step(text, 2 * len(comparison.finished), "--epochs", 2 * recipe.epochs)
 
-    if not comparison.complete:
-        return step("Finish the comparison", comparison.total - len(comparison.finished))
+    def add_seeds(text: str, number: int) -> tuple[str, str]:
+        return step(text, (number - seeds) * methods, "--seeds", number)
+
+    if comparison.missing:
+        return step("Finish the comparison", comparison.missing)
     if comparison.at_chance is not None:
         return train_longer("Look at the data with zetamix check, or train longer")
     if methods == 1:
@@ -166,15 +153,14 @@ def _next_step(comparison: Comparison, command: str) -> tuple[str, str]:
     if _convergence(comparison)[0]:
         return train_longer("Train longer, as training had not converged")
     if seeds < ENOUGH_SEEDS:
-        return step("Add seeds", (ENOUGH_SEEDS - seeds) * methods, "--seeds", ENOUGH_SEEDS)
-    tests = _tested(comparison)
+        return add_seeds("Add seeds", ENOUGH_SEEDS)
+    tests, first = _tested(comparison), comparison.baselines[0]
     gains = metric.sign * tests["mean"]
     if (tests["significant"] & (gains > 0)).any():
         best = comparison.name_of(tests.loc[gains[tests["significant"]].idxmax(), "method"])
         where = ": its trained models are in the folder runs (load_model)" if recipe else ""
         return f"Use {best}{where}.", ""
     if tests["significant"].any() or not (gains > 0).any():
-        first = comparison.baselines[0]
         if first.partition(":")[0] != "none":
             return f"Keep {comparison.name_of(first)}: no method is ahead of it.", ""
         return train_longer("Mixing needs long training: try more epochs")
@@ -184,7 +170,7 @@ def _next_step(comparison: Comparison, command: str) -> tuple[str, str]:
     what = f"To show {_amount(metric, gain)}, the largest gain seen,"
     if needed is None or needed > WORTHWHILE_SEEDS:
         return f"{what} takes more test samples, or more than {WORTHWHILE_SEEDS} seeds.", ""
-    return step(f"{what} add seeds", max(0, needed - seeds) * methods, "--seeds", needed)
+    return add_seeds(f"{what} add seeds", max(needed, seeds + 1))
 
 
 def _with_option(command: str, name: str, value: int) -> str:
@@ -193,13 +179,9 @@ def _with_option(command: str, name: str, value: int) -> str:
     >>> _with_option("zetamix compare --seeds=3 --data digits", "--seeds", 5)
     'zetamix compare --data digits --seeds 5'
     """
-    words = shlex.split(command)
-    if words[:2] != ["zetamix", "compare"] or "--runs" in command:
+    if not command.startswith("zetamix compare") or "--runs" in command:
         return ""
-    while name in words:
-        del words[words.index(name) : words.index(name) + 2]
-    words = [word for word in words if not name or not word.startswith(f"{name}=")]
-    return shlex.join([*words, name, str(value)] if name else words)
+    return f"{re.sub(rf' {name}[ =][0-9,]+', '', command)} {name} {value}" if name else command
 
 
 def _cautions(comparison: Comparison) -> list[str]:
@@ -220,24 +202,24 @@ def _cautions(comparison: Comparison) -> list[str]:
         way = "More" if metric.sign > 0 else "Less"
         texts.append(f"{way} {metric.title} is taken to be better, by its name.")
     improving, text = _convergence(comparison)
-    return [*texts, text] if improving or text == FEW_EPOCHS else texts
+    return texts if improving is False else [*texts, text]
 
 
 def describe_terms(comparison: Comparison) -> list[str]:
     """What the names of a table mean, and how long the methods mix."""
-    notes, names = list[str](), {m: comparison.name_of(m) for m in comparison.methods}
+    terms, name_of = list[str](), comparison.name_of
     # what others call by these names may be something else
     for kind, term in TERMS.items() if comparison.given is None else ():
-        if own := [names[label] for label in names if label.partition(":")[0] == kind]:
-            notes.append(f"{join(own)}: {term}")
-    notes = ["; ".join(notes)] if notes else []
-    if comparison.has_temperatures:
+        if own := [name_of(m) for m in comparison.methods if m.partition(":")[0] == kind]:
+            terms.append(f"{join(own)}: {term}")
+    notes = ["; ".join(terms)] if terms else []
+    if "nll_scaled" in comparison.tested:
         notes.append("(T): after temperature scaling on the validation split")
-    mix, shares = list[str](), comparison.until
-    for share in dict.fromkeys(shares.values()):
-        part = "all" if share == 1 else f"the first {100 * share:g} %"
-        own = [names[label] for label in shares if shares[label] == share]
-        mix.append(f"{join(own)} in {part} of training")
+    mix = [
+        f"{join([*map(name_of, own)])} in "
+        f"{'all' if share == 1 else f'the first {100 * share:g} %'} of training"
+        for share, own in comparison.until.items()
+    ]
     how = ", but do not mix equally long: " if len(mix) > 1 else "; they mix: " if mix else ""
     # of training that is not ours it is not known
     if comparison.recipe is not None:
@@ -250,34 +232,35 @@ def describe_terms(comparison: Comparison) -> list[str]:
 # paragraphs
 
 
-def _describe_training(comparison: Comparison) -> str:
-    """Optimiser steps, samples that are dropped with the last batch, and convergence."""
-    recipe, dataset = comparison.recipe, comparison.dataset
-    if recipe is None or dataset is None:
-        return ""
-    samples, epochs = len(dataset.train), plural(recipe.epochs, "epoch")
-    rest = samples % min(recipe.batch_size, samples)
-    text = f"{plural(recipe.steps(samples), 'optimiser step')} per run in {epochs}"
-    if rest and recipe.last_batch == "drop":
-        text += f"; an epoch skips {rest:,} of {samples:,} samples: its last batch is dropped"
-    return f"{text}. {_convergence(comparison)[1]}".strip()
+def describe_recipe(dataset: Dataset, recipe: Recipe) -> str:
+    """What every run is trained on, and how."""
+    return (
+        f"{len(dataset.train):,} training and {len(dataset.splits['test']):,} test samples, "
+        f"{dataset.num_classes} classes, {' × '.join(map(str, dataset.shape))}; {recipe.model} "
+        f"{recipe.start}, {plural(recipe.epochs, 'epoch')}, batch size {recipe.batch_size}, "
+        f"{recipe.optimisation}, augmentation: {recipe.augmentation}; recipe: {recipe.origin}"
+    )
 
 
-def _convergence(comparison: Comparison) -> tuple[bool, str]:
-    """Whether runs were still improving when training ended, and a sentence about it."""
-    if not comparison.complete or comparison.dataset is None:
+def _convergence(comparison: Comparison) -> tuple[bool | None, str]:
+    """Whether runs were still improving when training ended, None if not known; and a sentence."""
+    if comparison.missing or comparison.dataset is None:
         return False, ""
     has_val = all("val" in curve[-1] for curve in comparison.curves.values() if curve)
-    split = "val" if has_val else "test"
-    metric, changes = comparison.metric, comparison.late_changes(split)
-    if not changes:
-        return False, FEW_EPOCHS
-    title = f"towards the end, {'validation' if split == 'val' else 'test'} {metric.title}"
-    gains = {label: metric.sign * fmean(values) for label, values in changes.items()}
+    metric, split = comparison.metric, "val" if has_val else "test"
+    values = comparison.curve(split, metric.name)
+    late = values[-max(LATE_EPOCHS, round(LATE * len(values))) :]
+    late = late.loc[:, np.isfinite(late).all()]
+    if len(values) <= LATE_EPOCHS or late.empty:
+        return None, "Too few epochs were evaluated to tell whether training had converged."
+    title = f"towards the end, {'validation' if has_val else 'test'} {metric.title}"
+    # of a line fitted to each run
+    slopes = np.polyfit(late.index, late, 1)[0] * (late.index[-1] - late.index[0])
+    by_method = pd.Series(metric.sign * slopes, late.columns).groupby(level=0, sort=False)
+    gains = by_method.mean()
     improving = [
-        f"{comparison.name_of(label)} ({metric.format_difference(metric.sign * gains[label])})"
-        for label, values in changes.items()
-        if gains[label] >= STILL_IMPROVING and min(metric.sign * value for value in values) > 0
+        f"{comparison.name_of(label)} ({metric.format_difference(metric.sign * gain)})"
+        for label, gain in gains[(gains >= STILL_IMPROVING) & (by_method.min() > 0)].items()
     ]
     if improving:
         return True, (
@@ -287,9 +270,8 @@ def _convergence(comparison: Comparison) -> tuple[bool, str]:
     if comparison.at_chance is not None:
         # a flat curve at chance level means that learning has not started
         return False, "Convergence cannot be judged, because no method is better than chance."
-    best = max(gains.values())
-    change = metric.format_difference(metric.sign * best)
-    if best < STILL_IMPROVING:
+    change = metric.format_difference(metric.sign * gains.max())
+    if gains.max() < STILL_IMPROVING:
         return False, f"Training had converged: {title} changed by at most {change}."
     return False, (
         f"Whether training had converged is unclear: {title} changed by up to {change} on "
@@ -303,38 +285,38 @@ def _calibration(comparison: Comparison) -> str:
     if comparison.at_chance is not None or "nll" not in comparison.recorded:
         return ""
     text = "Training on soft labels makes networks underconfident by design. "
-    if not comparison.has_temperatures:
+    if "nll_scaled" not in comparison.tested:
         return f"{text}NLL and ECE allow no verdict: not every run has a temperature for scaling."
     if not comparison.records:
         return ""
-    means = {
-        label: f"{fmean(run.extra['temperature'] for run in comparison.records_of(label)):.2f}"
+    means = [
+        f"{fmean(run.extra['temperature'] for run in comparison.records_of(label)):.2f} for "
+        f"{comparison.name_of(label)}"
         for label in comparison.methods
-    }
-    named = [f"{mean} for {comparison.name_of(label)}" for label, mean in means.items()]
-    text += f"Temperatures fitted on the validation split (below 1: underconfident): {join(named)}."
-    if {"0.01", "100.00"} & {*means.values()}:
+    ]
+    text += f"Temperatures fitted on the validation split (below 1: underconfident): {join(means)}."
+    if any(mean.startswith(("0.01 ", "100.00 ")) for mean in means):
         text += " A temperature of 0.01 or 100 is the limit of the fit: it has no optimum."
     return text
 
 
 def _incomplete(comparison: Comparison) -> str:
-    if comparison.complete:
+    if not (missing := comparison.missing):
         return ""
-    text = f"{len(comparison.finished)} of {comparison.total} runs are finished."
+    finished = len(comparison.finished)
+    text = f"{finished} of {finished + missing} runs are finished."
     epochs = comparison.recipe.epochs if comparison.recipe else 0
     names = [
         f"{comparison.name_of(method)} seed {seed} after {count_epochs(reached, epochs)}"
         for (method, seed), reached in comparison.unfinished.items()
     ]
-    names[MAX_NAMED:] = [f"{len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else []
     text += f" In progress: {join(names)}." if names else ""
-    reasons = dict[tuple[str, str], list[str]]()
-    for (method, seed), reason in comparison.failures.items():
-        reasons.setdefault((method, reason), []).append(str(seed))
-    for (method, reason), failed in reasons.items():
-        seeds = f"seed{'s' if len(failed) > 1 else ''} {join(failed)}"
-        text += f" {comparison.name_of(method)} {seeds} failed: {reason}"
+    failures = comparison.failures.items()
+    for reason in dict.fromkeys(comparison.failures.values()):
+        runs = [
+            f"{comparison.name_of(m)} seed {seed}" for (m, seed), own in failures if own == reason
+        ]
+        text += f" {join(runs)} failed: {reason}"
     return text
 
 

@@ -12,7 +12,6 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from zetamix_lab.atomic_io import write_bytes, write_text
-from zetamix_lab.text import printable
 
 # Paul Tol's high-contrast colours, which also differ in lightness, black, and two more
 COLOURS = ("#004488", "#ddaa33", "#bb5566", "#000000", "#55aadd", "#997700")
@@ -77,12 +76,6 @@ def series_style(index: int) -> dict[str, Any]:
         "linestyle": LINES[index % len(LINES)],
         "marker": MARKERS[index % len(MARKERS)],
     }
-
-
-def short_name(name: str) -> str:
-    """The name of a class as it fits beside an axis: two of 40 letters would leave it no space."""
-    name = printable(name)
-    return name if len(name) <= 24 else f"{name[:23]}…"
 
 
 @dataclass(frozen=True)

@@ -117,12 +117,6 @@ class Table:
         # as objects: a column of numbers gives NumPy's own
         return cls([*frame], frame.astype(object).to_numpy().tolist(), *more)
 
-    def __post_init__(self) -> None:
-        expected = len(self.columns)
-        for row in self.rows:
-            if len(row) != expected:
-                raise ValueError(f"Expected {expected} cells in every row, got {len(row)}: {row}.")
-
     @cached_property
     def cells(self) -> list[list[Cell]]:
         return [[c if isinstance(c, Cell) else Cell(c) for c in row] for row in self.rows]

@@ -14,27 +14,23 @@ from zetamix_lab.data import DataError, Dataset, DatasetRef
 from zetamix_lab.data.groups import Group
 from zetamix_lab.data.splits import classes_in_turn, strata
 from zetamix_lab.metrics import choose_metrics
-from zetamix_lab.models import UnknownModelError, WeightsError, check_model, initialise
+from zetamix_lab.models import check_model, initialise
 from zetamix_lab.progress import Progress
 from zetamix_lab.records import Cell
 from zetamix_lab.runs import METHODS, SEEDS, UNTIL
 from zetamix_lab.runs.own import OwnGrid, call
-from zetamix_lab.runs.progress import run_name
-from zetamix_lab.runs.run_cells import run_cells
+from zetamix_lab.runs.run_cells import run_cells, run_name
+from zetamix_lab.text import plural
 from zetamix_lab.train import Recipe, default_recipe, make_cell, make_recipe
 from zetamix_lab.train.recipe import parse_changes
 from zetamix_lab.train.run_folder import RunFolder, hold
 
 # any images, for what is checked before the data is read
 SOME_SHAPE = (3, 64, 64)
-# samples to check methods and model with before anything is trained
+# samples that each method mixes before anything is trained
 CHECKED_SAMPLES = 4
-# examples in a report: images one by one, points as a cloud
-EXAMPLE_IMAGES, EXAMPLE_POINTS = 10, 400
-
-
-class CompareError(ValueError):
-    """Data or settings that cannot be compared."""
+# images in a report
+EXAMPLES = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,13 +59,12 @@ class Grid:
 
 def make_grid(
     data: str | Path | Dataset,
-    methods: str | Sequence[Method] | None = None,
+    methods: Sequence[Method] | None = None,
     *,
     out: Path | None = None,
-    seeds: int | Sequence[int] = SEEDS,
+    seeds: Sequence[int] = range(SEEDS),
     until: float = UNTIL,
     train_size: int | float | None = None,
-    data_dir: Path | None = None,
     size: int | None = None,
     group: Group = None,
     skip_broken: bool = False,
@@ -80,19 +75,15 @@ def make_grid(
     """All runs of a comparison, checked before any of them is trained.
 
     data: a dataset, its name or its path.
-    methods: text such as "none,zeta:2.8". None uses those of METHODS that can mix the data.
+    methods: None uses those of METHODS that can mix the data.
     out: the folder of the comparison; out/compare-NAME if None.
-    seeds: a number (3 means 0, 1, 2) or a list. A later call with more seeds adds runs.
-    until: the fraction of training in which methods mix that do not name their own in the text.
+    seeds: a later call with more of them adds runs.
+    until: the fraction of training in which the methods of METHODS mix.
     train_size: a number of training samples or a fraction; the same ones for every run.
     size: resize the images of a path to this number of pixels.
     group, skip_broken, progress: as in `zetamix_lab.data.load`.
     changes, fields: changes to the recipe, as in `zetamix_lab.train.make_recipe`.
     """
-    numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
-    if not numbers:
-        raise CompareError(f"seeds must be at least 1, got {seeds}.")
-    given = parse_list(methods, until) if isinstance(methods, str) else methods
     # a recipe or a model that no data could have is reported before the data is read
     recipe = default_recipe(SOME_SHAPE, 500).change(**parse_changes(changes, **fields))
     check_model(recipe.model, recipe.code)
@@ -101,17 +92,38 @@ def make_grid(
             raise DataError(f"size and group are for paths only; {data.name} is already loaded.")
         dataset, ref = data.with_train_size(train_size), None
     else:
-        ref = DatasetRef(data, data_dir, train_size, size, group)
+        ref = DatasetRef(data, None, train_size, size, group)
         dataset = ref.load(progress, skip_broken=skip_broken)
     _check_dataset(dataset)
-    if given is None:
+    if methods is None:
         images, given = len(dataset.shape) == 3, parse_list(METHODS, until)
-        given = [m for m in given if images or m.name not in ("cutmix", "switch")]
+        methods = [m for m in given if images or m.name not in ("cutmix", "switch")]
     folder = (out or Path("out") / f"compare-{dataset.name}").absolute()
     recipe = make_recipe(dataset, changes=changes, **fields)
-    grid = Grid(dataset, ref, tuple(given), numbers, recipe, folder, until)
-    _check_methods(grid)
-    return grid
+    # what a method, or the model, cannot do with the data is raised here
+    samples = dataset.train.take(torch.arange(min(CHECKED_SAMPLES, len(dataset.train)))).float()
+    for method in methods:
+        recipe.check_sources(method, len(dataset.train))
+        labels = dataset.train.labels[: len(samples)]
+        method.mix(samples, labels, dataset.num_classes, torch.Generator())
+    initialise(recipe.model, dataset.num_classes, dataset.shape, 0, **recipe.network)
+    return Grid(dataset, ref, tuple(methods), tuple(seeds), recipe, folder, until)
+
+
+def _check_dataset(dataset: Dataset) -> None:
+    for k in (dataset.train.counts() == 0).nonzero().flatten().tolist():
+        raise DataError(
+            f"Class {dataset.classes[k]!r} of {dataset.name} has no training samples. Add some, "
+            "or remove the class."
+        )
+    for name, split in (("train", dataset.train), ("test", dataset.test)):
+        classes = 0 if split is None else int((split.counts() > 0).sum())
+        if classes < 2:
+            raise DataError(
+                f"The {name} split of {dataset.name} has samples of "
+                f"{plural(classes, 'class', 'classes')}. A comparison needs at least two: split "
+                "the data so that every split has every class."
+            )
 
 
 def compare(grid: Grid | OwnGrid, **options: Any) -> Comparison:
@@ -119,17 +131,17 @@ def compare(grid: Grid | OwnGrid, **options: Any) -> Comparison:
 
     options: those of `run_cells`.
     """
+    runs, name_of = grid.out / "runs", partial(run_name, until=grid.until)
     shared: dict[str, Any]
     about: dict[str, Any]
     if isinstance(grid, OwnGrid):
-        shared = {"dataset": grid, "function": call, "metric": ""}
-        about = {"name": grid.code.path.stem}
+        shared = {"dataset": None, "function": partial(call, grid, runs), "metric": ""}
+        about = {}
     else:
         test = grid.dataset.splits["test"]
         metric = choose_metrics(test.counts(), multi_label=test.multi_label)[0]
         shared = {"dataset": grid.dataset, "ref": grid.ref, "metric": metric}
         about = {"dataset": grid.dataset, "recipe": grid.recipe, "examples": make_examples(grid)}
-    runs, name_of = grid.out / "runs", partial(run_name, until=grid.until)
     # another command on the same comparison would write the same report
     with hold([grid.out]):
         results = run_cells(grid.cells, out=runs, name_of=name_of, **shared, **options)
@@ -140,6 +152,7 @@ def compare(grid: Grid | OwnGrid, **options: Any) -> Comparison:
         about["curves"] = {key: folder.read_curve() for key, folder in folders.items()}
     return Comparison(
         samples={key: found for key, found in samples.items() if found is not None},
+        name=grid.cells[0].dataset,
         requested=tuple(method.label for method in grid.methods),
         seeds=grid.seeds,
         records={keys[key]: record for key, record in results.records.items()},
@@ -151,23 +164,22 @@ def compare(grid: Grid | OwnGrid, **options: Any) -> Comparison:
 
 
 def make_examples(grid: Grid) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-    """Outputs of every method for the same batch of training samples.
+    """Outputs of every method for the same batch of training images, some of each class.
 
-    For images, some of each class are kept; for points, all.
+    Empty for points.
     """
     train = grid.dataset.train
+    if len(train.shape) != 3:
+        return {}
     generator = torch.Generator().manual_seed(0)
     order = torch.randperm(len(train), generator=generator)
-    images = len(train.shape) == 3
-    size = max(EXAMPLE_IMAGES, grid.recipe.batch_size) if images else EXAMPLE_POINTS
-    batch = chosen = order[:size]
-    if images:
-        chosen = order[classes_in_turn(strata(train.labels)[order], EXAMPLE_IMAGES)]
-        batch = torch.cat([chosen, batch[~torch.isin(batch, chosen)]])[:size]
-        # shuffled, or CutMix would pair every class with the one before it
-        batch = batch[torch.randperm(len(batch), generator=generator)]
-    samples, labels = train.take(batch).float(), train.labels[batch]
-    rows = torch.tensor([int((batch == index).nonzero()) for index in chosen])
+    chosen = order[classes_in_turn(strata(train.labels)[order], EXAMPLES)]
+    batch = torch.cat([chosen, order[~torch.isin(order, chosen)]])
+    batch = batch[: max(EXAMPLES, grid.recipe.batch_size)]
+    # shuffled, or CutMix would pair every class with the one before it
+    places = torch.randperm(len(batch), generator=generator)
+    rows = places.argsort()[: len(chosen)]
+    samples, labels = train.take(batch[places]).float(), train.labels[batch[places]]
     examples = {}
     for method in (parse("none"), *grid.methods):
         own = torch.Generator().manual_seed(0)
@@ -175,45 +187,3 @@ def make_examples(grid: Grid) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
         label = "original" if method.name == "none" else method.label
         examples[label] = mixed[rows], targets[rows]
     return examples
-
-
-def _check_dataset(dataset: Dataset) -> None:
-    if dataset.test is None:
-        raise CompareError(f"{dataset.name} has no test split to compare on.")
-    if dataset.num_classes < 2:
-        raise CompareError(
-            f"{dataset.name} has one class, {dataset.classes[0]!r}. A comparison needs at least "
-            "two."
-        )
-    for k in (dataset.train.counts() == 0).nonzero().flatten().tolist():
-        raise CompareError(
-            f"Class {dataset.classes[k]!r} of {dataset.name} has no training samples. Add some, "
-            "or remove the class."
-        )
-    if int((dataset.test.counts() > 0).sum()) < 2:
-        raise CompareError(
-            f"The test split of {dataset.name} has samples of one class only. Split the data so "
-            "that every split has every class."
-        )
-
-
-def _check_methods(grid: Grid) -> None:
-    """Raise for methods and models that do not support the data."""
-    train, recipe = grid.dataset.train, grid.recipe
-    samples = train.take(torch.arange(min(CHECKED_SAMPLES, len(train)))).float()
-    labels = train.labels[: len(samples)]
-    for method in grid.methods:
-        recipe.check_sources(method, len(train))
-        try:
-            method.mix(samples, labels, grid.dataset.num_classes, torch.Generator())
-        except (TypeError, ValueError) as error:
-            raise CompareError(f"{method.label} cannot mix this data: {error}") from error
-    shape = grid.dataset.shape
-    try:
-        initialise(recipe.model, grid.dataset.num_classes, shape, 0, **recipe.network)
-    except (UnknownModelError, WeightsError):
-        raise
-    except ValueError as error:
-        raise CompareError(
-            f"{recipe.model} does not accept samples of shape {list(shape)}: {error}"
-        ) from error

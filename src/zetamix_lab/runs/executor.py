@@ -1,7 +1,7 @@
 """Independent jobs: in this process, in processes of this machine or on a Ray cluster.
 
-A job is done by `function(job, shared, send, stopped)`. It sends messages, which arrive at
-`receive` in the process of the caller, and returns early once `stopped()` is true.
+A job is done by `function(job, send=…, stopped=…)`. It sends messages, which arrive at `receive` in
+the process of the caller, and returns early once `stopped()` is true.
 """
 
 import os
@@ -12,7 +12,7 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
@@ -22,15 +22,13 @@ from zetamix_lab.text import plural
 
 Send: TypeAlias = Callable[[Any], None]
 Stop: TypeAlias = Callable[[], bool]
-Function: TypeAlias = Callable[[Any, Any, Send, Stop], None]
+Function: TypeAlias = Callable[..., None]
 
 POLL_SECONDS = 0.5
 # deaths in a row, without a finished job, after which the work is given up
 MAX_DEATHS = 3
 # the message about a worker that was killed and whose job starts again
 KILLED = ("killed", "", None)
-# what a parent and its workers send besides jobs; no message has arrived: BUSY
-STOP, MESSAGE, DONE, ERROR, DEAD, BUSY = "stop", "message", "done", "error", "dead", "busy"
 START = "import sys; from zetamix_lab.runs.executor import serve; serve(int(sys.argv[1]))"
 
 
@@ -42,25 +40,24 @@ class ExecutorError(RuntimeError):
 class Work:
     """What is to be done, whatever the back end.
 
-    shared: the data of all jobs; a process receives it once.
-    receive: called with every message, and with `KILLED`.
+    function: with what all jobs share, as `functools.partial` binds it; a process receives it once.
+    jobs: none of them None.
+    receive: called with every message, and with `KILLED`. A message is no exception and not None.
     stop: polled; once it is true, no job is started and those under way are asked to return.
     alone: whether each job gets a process of its own.
     """
 
     function: Function
     jobs: Sequence[Any]
-    shared: Any
     receive: Send
     stop: Stop = lambda: False
-    poll_seconds: float = POLL_SECONDS
     alone: bool = False
 
 
 def run_jobs(work: Work, backend: str, workers: int | None) -> str:
     """Do the work on a back end, `parse_backend`; returns where it was done."""
-    name, address = parse_backend(backend)
-    if name == "ray":
+    address = parse_backend(backend)
+    if address is not None:
         try:
             from zetamix_lab.runs.ray_cluster import run_on_ray
         except ModuleNotFoundError as error:
@@ -68,20 +65,15 @@ def run_jobs(work: Work, backend: str, workers: int | None) -> str:
                 raise
             raise ExecutorError("Ray is not installed: pip install 'zetamix[ray]'") from None
         return f"{plural(run_on_ray(work, address, workers), 'worker')} on Ray"
-    if workers == 1 and not work.alone:
-        run_here(work)
-        return "1 process"
     count = workers or cores()
-    run_in_processes(work, count)
+    if count > 1 or work.alone:
+        run_in_processes(work, count)
+    else:
+        for job in work.jobs:
+            work.function(job, send=work.receive, stopped=work.stop)
+            if work.stop():
+                break
     return f"{count} processes side by side" if count > 1 else "1 process"
-
-
-def run_here(work: Work) -> None:
-    """One job after another in this process."""
-    for job in work.jobs:
-        work.function(job, work.shared, work.receive, work.stop)
-        if work.stop():
-            return
 
 
 def run_in_processes(work: Work, workers: int) -> None:
@@ -90,37 +82,45 @@ def run_in_processes(work: Work, workers: int) -> None:
     A process does several jobs: importing torch takes 2 s in a new one.
     """
     waiting, crew, stopping, deaths = deque(work.jobs), list[_Worker](), False, 0
-    content = pickle.dumps((work.function, work.shared))
+    function, threads = pickle.dumps(work.function), max(1, cores() // workers)
     try:
         while True:
             if not stopping and work.stop():
                 stopping = True
                 for worker in crew:
-                    worker.send(STOP)
+                    worker.give(None)
             while waiting and not stopping and len(crew) < workers:
-                crew.append(_Worker(content, workers))
+                crew.append(_Worker(function, threads))
                 crew[-1].give(waiting.popleft())
             if not crew:
                 return
-            wait([worker.pipe for worker in crew], timeout=work.poll_seconds)
+            wait([worker.pipe for worker in crew], timeout=POLL_SECONDS)
             for worker in list(crew):
-                state = worker.listen(work.receive)
-                if state == BUSY:
-                    continue
-                deaths = 0 if state == DONE else deaths + 1
-                if state == DEAD and not stopping and not work.stop():
-                    if deaths >= MAX_DEATHS:
+                # asked first: what a process sent before its end is in the pipe. There is no end of
+                # file if a process that it forked is alive
+                ended, done = worker.process.poll() is not None, False
+                for found in worker.arrived():
+                    if isinstance(found, BaseException):
+                        raise found
+                    if found is None:
+                        done, deaths = True, 0
+                    else:
+                        work.receive(found)
+                if done and waiting and not stopping and not work.alone:
+                    worker.give(waiting.popleft())
+                elif done or ended:
+                    crew.remove(worker)
+                    worker.end()
+                    if done or stopping or work.stop():
+                        continue
+                    deaths += 1
+                    if deaths == MAX_DEATHS:
                         raise ExecutorError(
                             f"Workers were killed {deaths} times in a row, most likely for lack "
                             "of memory. Reduce the number of parallel runs (--jobs)."
                         )
                     work.receive(KILLED)
                     waiting.append(worker.job)
-                elif waiting and not stopping and state == DONE and not work.alone:
-                    worker.give(waiting.popleft())
-                    continue
-                crew.remove(worker)
-                worker.end()
     finally:
         for worker in crew:
             worker.end()
@@ -129,58 +129,42 @@ def run_in_processes(work: Work, workers: int) -> None:
 class _Worker:
     """A process that does jobs, one after the other, and the pipe to it."""
 
-    def __init__(self, content: bytes, workers: int) -> None:
-        threads = str(max(1, cores() // workers))
-        path = os.pathsep.join(path for path in sys.path if path)
-        environment = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), threads)
-        self.pipe, theirs = Pipe()
+    def __init__(self, function: bytes, threads: int) -> None:
         self.job: Any = None
-        # -P: a file random.py in the working directory is no module
-        command = [sys.executable, "-P", "-c", START, str(theirs.fileno())]
+        self.pipe, theirs = Pipe()
+        environment = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
         # workers never see Ctrl-C, which reaches every process of a terminal: a blocked signal
         # stays blocked in a new process, and this one gets it later
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self.process = subprocess.Popen(
-                command,
+                # -P: a file random.py in the working directory is no module
+                [sys.executable, "-P", "-c", START, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, **environment, "PYTHONPATH": path},
+                env={**os.environ, **environment},
             )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
-        self.send(content)
+        with suppress(ConnectionError):
+            self.pipe.send_bytes(function)
 
     def give(self, job: Any) -> None:
-        self.job = job
-        self.send((job,))
+        """A job, or None to stop, unless the process is gone, which `poll` reports."""
+        self.job = self.job if job is None else job
+        with suppress(ConnectionError):
+            self.pipe.send(job)
 
-    def send(self, message: Any) -> None:
-        """Send, unless the process is gone, which `listen` reports."""
-        with suppress(BrokenPipeError, ConnectionError):
-            # a dataset is not pickled twice
-            (self.pipe.send_bytes if isinstance(message, bytes) else self.pipe.send)(message)
-
-    def listen(self, receive: Send) -> str:
-        """Pass on the messages that have arrived; returns BUSY, DONE or DEAD."""
-        # asked first: what a process sent before its end is in the pipe. There is no end of file
-        # if a process that it forked is alive
-        state = BUSY if self.process.poll() is None else DEAD
-        while (found := self._next()) is not None:
-            kind, value = found
-            if kind == ERROR:
-                raise value
-            if kind != MESSAGE:
-                return kind
-            receive(value)
-        return state
-
-    def _next(self) -> tuple[str, Any] | None:
+    def arrived(self) -> Iterator[Any]:
+        """The messages that have arrived; None once the job is done."""
         try:
-            return self.pipe.recv() if self.pipe.poll() else None
+            while self.pipe.poll():
+                yield self.pipe.recv()
         except (EOFError, OSError):
-            return DEAD, None
+            # it is about to end
+            self.process.kill()
 
     def end(self) -> None:
         # by itself, a process with torch loaded takes a second
@@ -197,48 +181,47 @@ def serve(handle: int) -> None:
     runs and ends.
     """
     pipe, signalled = Connection(handle), threading.Event()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: signalled.set())
 
     def stopped() -> bool:
-        # during a job nothing arrives but `STOP` or the end of the pipe
+        # during a job nothing arrives but None or the end of the pipe
         return signalled.is_set() or pipe.poll()
 
-    def send(kind: str, value: Any = None) -> None:
+    def send(message: Any) -> None:
         # nobody listens if the parent was killed; the run is saved all the same
-        with suppress(BrokenPipeError, ConnectionError):
-            pipe.send((kind, value))
+        with suppress(ConnectionError):
+            pipe.send(message)
 
     try:
-        function, shared = pickle.loads(pipe.recv_bytes())
-        while (found := pipe.recv()) != STOP:
-            function(found[0], shared, lambda message: send(MESSAGE, message), stopped)
+        function = pickle.loads(pipe.recv_bytes())
+        while (job := pipe.recv()) is not None:
+            function(job, send=send, stopped=stopped)
             if stopped():
-                # without DONE: the job may not be complete
+                # the job may not be complete
                 return
-            send(DONE)
+            send(None)
     except BaseException as error:
         error.add_note(f"In a worker process:\n{traceback.format_exc()}")
         try:
-            send(ERROR, error)
+            send(error)
         except (TypeError, AttributeError, pickle.PicklingError):
-            send(ERROR, RuntimeError(f"{type(error).__name__}: {error}"))
+            send(RuntimeError(f"{type(error).__name__}: {error}"))
 
 
-def parse_backend(text: str) -> tuple[str, str]:
-    """The back end and the address of its cluster; raises for an unknown one.
+def parse_backend(text: str) -> str | None:
+    """The address of the Ray cluster of a back end; None for processes of this machine.
 
     >>> parse_backend("local"), parse_backend("ray"), parse_backend("ray:10.0.0.1:6379")
-    (('local', ''), ('ray', 'auto'), ('ray', '10.0.0.1:6379'))
+    (None, 'auto', '10.0.0.1:6379')
     """
     name, _, address = text.partition(":")
-    if name not in ("local", "ray") or (name == "local" and address):
+    if text != "local" and name != "ray":
         raise ExecutorError(
             "backend must be local, ray (the cluster that this machine belongs to) or "
             f"ray:HOST:PORT, got {text!r}."
         )
-    return name, address or ("auto" if name == "ray" else "")
+    return None if text == "local" else address or "auto"
 
 
 def cores() -> int:

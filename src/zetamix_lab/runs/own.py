@@ -1,32 +1,31 @@
 """Comparisons of training that is not ours: a function of one's own, or a table of its results."""
 
-import inspect
 import math
 import os
-import re
 import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from zetamix import Mixup
 from zetamix.methods import BUILDERS, Method, parse, parse_list
 from zetamix_lab.comparison import Comparison, Key, metric_of
 from zetamix_lab.metrics import classify, count_confusion
+from zetamix_lab.models import is_python_file
 from zetamix_lab.models.networks import load_function
 from zetamix_lab.provenance import FileRef, machine_info
 from zetamix_lab.records import Cell, RunRecord, SampleResults
 from zetamix_lab.runs import METHODS, SEEDS, UNTIL
-from zetamix_lab.runs.executor import Send, Stop
-from zetamix_lab.runs.run_cells import Job, Settings
+from zetamix_lab.runs.executor import POLL_SECONDS, Send, Stop
+from zetamix_lab.runs.run_cells import ORPHAN_SECONDS, Job
 from zetamix_lab.statistics import KEYS
 from zetamix_lab.text import join, reason
 from zetamix_lab.train.concurrent_runs import describe_failure
@@ -44,88 +43,55 @@ class OwnTrainingError(ValueError):
     """A function, its result or a table that cannot be compared."""
 
 
-class NoMixing(nn.Module):
-    """The transform of `none`: returns its batch, and accepts the calls of a training loop."""
-
-    def set_epoch(self, epoch: int, epochs: int | None = None) -> None:
-        """As of the transforms."""
-
-    def set_progress(self, done: float, epoch: int = 0) -> None:
-        """As of the transforms."""
-
-    def forward(self, samples: Any, labels: Any) -> tuple[Any, Any]:
-        return samples, labels
-
-
-@dataclass(frozen=True, eq=False)
 class OwnGrid:
-    """Methods × seeds, as `zetamix_lab.runs.compare.Grid`, trained by a user's function."""
+    """Methods × seeds, as `zetamix_lab.runs.compare.Grid`, trained by a user's function.
 
-    name: str
-    """FILE.py:FUNCTION, which is called as `run(mix, seed, out)`."""
-    code: FileRef
-    """The file as it was: a changed one makes other runs."""
-    methods: tuple[Method, ...]
-    seeds: tuple[int, ...]
-    out: Path
-    until: float = UNTIL
+    name: FILE.py:FUNCTION, which is called as `run(mix, seed, out)`. A changed file makes other
+        runs.
+    methods, out, seeds, until: as in `make_grid`.
+    """
 
-    @classmethod
-    def read(
-        cls,
+    def __init__(
+        self,
         name: str,
         methods: Sequence[Method] | None = None,
         *,
         out: Path | None = None,
         seeds: Sequence[int] = range(SEEDS),
         until: float = UNTIL,
-    ) -> "OwnGrid":
-        """Raises if there is no such function; methods, out and until as in `make_grid`."""
-        if re.fullmatch(r".+\.py:\w+", name) is None:
+    ) -> None:
+        if not is_python_file(name):
             raise OwnTrainingError(
                 f"Expected FILE.py:FUNCTION, such as train.py:run, got {name!r}."
             )
-        code = FileRef.read(name.rpartition(":")[0])
-        try:
-            inspect.signature(load_function(name, code)).bind(None, 0, Path())
-        except TypeError as error:
-            raise OwnTrainingError(f"{name} must take (mix, seed, out): {error}.") from None
-        methods = parse_list(METHODS, until) if methods is None else methods
-        if any(method.name == "smoothing" for method in methods):
+        path, _, function = name.rpartition(":")
+        self.name, self.code, self.until = name, FileRef.read(path), until
+        load_function(name, self.code)
+        self.methods = tuple(parse_list(METHODS, until) if methods is None else methods)
+        if any(method.name == "smoothing" for method in self.methods):
             raise OwnTrainingError(
                 "smoothing needs the number of classes, which is not known here. Use the "
                 "label_smoothing of your loss."
             )
-        folder = (out or Path("out") / f"compare-{code.path.stem}").absolute()
-        return cls(name, code, tuple(methods), tuple(seeds), folder, until)
-
-    @cached_property
-    def cells(self) -> tuple[Cell, ...]:
-        recipe = {"train": {**self.code.as_dict(), "function": self.name.rpartition(":")[2]}}
-        make = partial(
-            Cell, dataset=self.code.path.stem, fingerprint="", train_size=0, recipe=recipe
-        )
-        return tuple(make(method=m.label, seed=s) for s in self.seeds for m in self.methods)
-
-    def run(self, cell: Cell, out: Path) -> Any:
-        """What the function returns for a cell."""
-        out.mkdir(exist_ok=True)
-        method = parse(cell.method)
-        # for soft targets: the number of classes is not known
-        mix = BUILDERS.get(method.name, NoMixing)(**method.values)
-        return load_function(self.name, self.code)(mix, cell.seed, out)
+        self.seeds, title = tuple(seeds), self.code.path.stem
+        self.out = (out or Path("out") / f"compare-{title}").absolute()
+        recipe = {"train": {**self.code.as_dict(), "function": function}}
+        make = partial(Cell, dataset=title, fingerprint="", train_size=0, recipe=recipe)
+        self.cells = tuple(make(method=m.label, seed=s) for s in self.seeds for m in self.methods)
 
 
-def call(job: Job, settings: Settings, send: Send, stopped: Stop) -> None:
-    """Call a user's function for one cell; workers run this, a process for each."""
-    began = time.monotonic()
-    (cell,), grid = job.cells, settings.data
-    folder = RunFolder(settings.out / cell.folder, cell)
+def call(grid: OwnGrid, runs: Path, job: Job, send: Send, stopped: Stop) -> None:
+    """Call a user's function for one cell; workers run this, a process for each.
+
+    runs: the folder of the runs.
+    """
+    began, (cell,) = time.monotonic(), job.cells
+    folder = RunFolder(runs / cell.folder, cell)
 
     def end_when_stopped() -> None:
         # the function cannot be asked to save
         while not stopped():
-            time.sleep(settings.poll_seconds)
+            time.sleep(POLL_SECONDS)
         os._exit(1)
 
     threading.Thread(target=end_when_stopped, daemon=True).start()
@@ -135,13 +101,17 @@ def call(job: Job, settings: Settings, send: Send, stopped: Stop) -> None:
         chosen = visible.split(",")[int(index)] if visible and index else index
         os.environ["CUDA_VISIBLE_DEVICES"] = chosen
     try:
-        with hold([folder.path], wait=settings.orphan_seconds):
+        with hold([folder.path], wait=ORPHAN_SECONDS):
             folder.open(cell, 0)
             send(("progress", cell.key, (0.0, 0.0, {})))
             log = os.open(folder.path / LOG, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             for stream in (1, 2):
                 os.dup2(log, stream)
-            found = grid.run(cell, folder.path / FILES)
+            method, files = parse(cell.method), folder.path / FILES
+            files.mkdir(exist_ok=True)
+            # for soft targets: the number of classes is not known
+            build = BUILDERS.get(method.name, partial(Mixup, p=0.0))
+            found = load_function(grid.name, grid.code)(build(**method.values), cell.seed, files)
             metrics, predicted = read_result(found, f"{grid.name} must return {RETURNS}")
             record = RunRecord(
                 cell=cell,
@@ -158,19 +128,9 @@ def call(job: Job, settings: Settings, send: Send, stopped: Stop) -> None:
             send(("record", cell.key, (record, [], samples)))
     except (Exception, SystemExit) as error:
         traceback.print_exc()
-        log_file = "/".join((*folder.path.parts[-2:], LOG))
-        send(("failure", cell.key, _describe(error, grid.code.path, log_file)))
-
-
-def _describe(error: BaseException, file: Path, log: str) -> str:
-    """An error of the user's code, with its line."""
-    failure = describe_failure(error)
-    if failure is not None or isinstance(error, OwnTrainingError):
-        return failure or str(error)
-    frames = traceback.extract_tb(error.__traceback__)
-    frame = [*frames[-1:], *(frame for frame in frames if frame.filename == str(file))][-1]
-    text = f"{type(error).__name__}: {str(error).rstrip('.')}"
-    return f"{text} ({Path(frame.filename).name}, line {frame.lineno}; see {log})."
+        text = f"{type(error).__name__}: {error} (see {'/'.join(folder.path.parts[-2:])}/{LOG})."
+        own = isinstance(error, OwnTrainingError)
+        send(("failure", cell.key, describe_failure(error) or (str(error) if own else text)))
 
 
 def read_result(found: Any, expected: str) -> Result:
@@ -181,24 +141,19 @@ def read_result(found: Any, expected: str) -> Result:
 
     expected: the beginning of the message for anything else.
     """
-    if isinstance(found, Mapping):
-        if not found or any(isinstance(v, str) or np.size(v) != 1 for v in found.values()):
-            raise OwnTrainingError(f"{expected}, each of them one number; got {found}.")
-        return _fractions({str(name): float(value) for name, value in found.items()}), None
-    if not isinstance(found, (tuple, list)) or len(found) != 2:
-        raise OwnTrainingError(f"{expected}, got {type(found).__name__}.")
     try:
+        if isinstance(found, Mapping) and found:
+            return _fractions({str(name): float(value) for name, value in found.items()}), None
         scores, targets = (torch.as_tensor(part).detach().cpu() for part in found)
+        several = targets.ndim == 2
+        if scores.ndim != 2 or not targets.numel() or scores.shape[: 1 + several] != targets.shape:
+            raise ValueError(f"shapes {list(scores.shape)} and {list(targets.shape)}")
+        classes = torch.arange(2 if several else scores.shape[1])
+        if not torch.isin(targets.double(), classes.double()).all():
+            raise ValueError(f"targets that are no whole numbers from 0 to {classes[-1]}")
     except (TypeError, ValueError, RuntimeError) as error:
-        raise OwnTrainingError(f"{expected}: {reason(error)}.") from None
-    several = targets.ndim == 2
-    alike = scores.shape == targets.shape if several else scores.shape[:1] == targets.shape
-    if scores.ndim != 2 or not alike or not scores.numel():
-        shapes = f"{list(scores.shape)} and {list(targets.shape)}"
-        raise OwnTrainingError(f"{expected}, got shapes {shapes}.")
-    top = 1 if several else scores.shape[1] - 1
-    if not ((targets >= 0) & (targets <= top) & (targets == targets.round())).all():
-        raise OwnTrainingError(f"{expected}; targets must be whole numbers from 0 to {top}.")
+        kind = type(found).__name__
+        raise OwnTrainingError(f"{expected}, got {kind}: {reason(error)}.") from None
     scores, targets = scores.float(), targets.float() if several else targets.long()
     if several and scores.min() >= 0 and scores.max() <= 1:
         scores = scores.logit(1e-7)
@@ -223,18 +178,13 @@ def read_table(path: Path) -> Comparison:
     With the columns method, seed and predictions, the last names `.npz` files relative to the
     table, with the arrays `predictions` and `targets` as `read_result` takes them.
     """
+    rows, samples = dict[tuple[str, int, str], float](), dict[Key, SampleResults]()
     try:
         table = pd.read_csv(path, dtype=str, keep_default_na=False, skipinitialspace=True)
-    except (OSError, ValueError) as error:
-        raise OwnTrainingError(f"{path}: {reason(error)}. Expected {TABLE}.") from None
-    wanted = FILE_COLUMNS if "predictions" in table else COLUMNS
-    if missing := [column for column in wanted if column not in table]:
-        raise OwnTrainingError(
-            f"{path} has no column {join(missing)}, but {join([*table.columns])}. Expected {TABLE}."
-        )
-    rows, samples = dict[tuple[str, int, str], float](), dict[Key, SampleResults]()
-    for number, (method, seed, *rest) in enumerate(table[[*wanted]].itertuples(index=False), 2):
-        try:
+        wanted = FILE_COLUMNS if "predictions" in table else COLUMNS
+        if missing := [column for column in wanted if column not in table]:
+            raise ValueError(f"it has no column {join(missing)}, but {join([*table.columns])}")
+        for method, seed, *rest in table[[*wanted]].itertuples(index=False):
             key = method.strip(), int(seed)
             if wanted is COLUMNS:
                 found = _fractions({rest[0]: float(rest[1])})
@@ -245,26 +195,21 @@ def read_table(path: Path) -> Comparison:
                 samples |= {key: SampleResults.of(*predicted)} if predicted else {}
             if any((*key, metric) in rows for metric in found):
                 raise ValueError(f"{key[0]} seed {key[1]} is given twice")
-        except (ValueError, KeyError, OSError) as error:
-            raise OwnTrainingError(f"{path}, line {number}: {reason(error)}.") from None
-        rows |= {(*key, metric): value for metric, value in found.items()}
-    if not rows:
-        raise OwnTrainingError(f"{path} has no rows. Expected {TABLE}.")
+            rows |= {(*key, metric): value for metric, value in found.items()}
+        # the other metrics are left out where one is missing, the one that decides is not
+        first = next((metric for *_, metric in rows), None)
+        for method, seed, _ in rows:
+            if (method, seed, first) not in rows:
+                raise ValueError(f"{method} seed {seed} has no {first}, which is the first metric")
+        if not rows:
+            raise ValueError("it has no rows")
+    except (TypeError, ValueError, KeyError) as error:
+        raise OwnTrainingError(f"{path}: {reason(error)}. Expected {TABLE}.") from None
     runs = pd.DataFrame([(path.stem, *key, rows[key]) for key in rows], columns=[*KEYS, "value"])
-    comparison = Comparison(
+    return Comparison(
         requested=tuple(runs["method"].unique()),
         seeds=tuple(sorted(runs["seed"].unique().tolist())),
         given=runs,
         samples=samples,
         name=path.stem,
     )
-    # the other metrics are left out where one is missing, the one that decides is not
-    first = runs["metric"].iat[0]
-    without = set(comparison.finished) - {(m, s) for m, s, metric in rows if metric == first}
-    if without:
-        method, seed = min(without)
-        raise OwnTrainingError(
-            f"{path} has no {first}, its first metric, of {method} seed {seed}. Expected it of "
-            "every run."
-        )
-    return comparison

@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import ray
-from ray.exceptions import RayError, RayTaskError, TaskCancelledError
+from ray.exceptions import RayError, RayTaskError
 
-from zetamix_lab.runs.executor import MAX_DEATHS, ExecutorError, Work
+from zetamix_lab.runs.executor import MAX_DEATHS, POLL_SECONDS, ExecutorError, Work
 from zetamix_lab.text import reason
 
-START = "Start one with: ray start --head"
 # runs that train side by side on one GPU of a cluster
 PER_GPU = 4
 
@@ -21,46 +20,38 @@ PER_GPU = 4
 def run_on_ray(work: Work, address: str, workers: int | None) -> int:
     """Up to `workers` tasks at a time; their messages arrive when they end. Returns how many."""
     connect(address)
+    pending, stopping = list[Any](), False
     try:
         room = ray.cluster_resources()  # type: ignore[no-untyped-call]
         count, resources = plan_workers(room, len(work.jobs), workers)
         options = {"max_retries": MAX_DEATHS - 1, "scheduling_strategy": "SPREAD", **resources}
         # a process that does one job only ends with it
-        _run(work, count, ray.remote(max_calls=int(work.alone))(_call).options(**options))
-        return count
-    finally:
-        ray.shutdown()
-
-
-def _run(work: Work, workers: int, task: Any) -> None:
-    # every machine of the cluster fetches the data once
-    shared = ray.put(work.shared)
-    waiting, pending, stopping = list(work.jobs), list[Any](), False
-    try:
+        task = ray.remote(max_calls=int(work.alone))(_call).options(**options)
+        # every machine of the cluster fetches the data once
+        waiting, function = list(work.jobs), ray.put(work.function)
         while True:
             if not stopping and work.stop():
                 stopping = True
                 for future in pending:
                     ray.cancel(future)
-            while waiting and not stopping and len(pending) < workers:
-                pending.append(task.remote(work.function, waiting.pop(0), shared))
+            while waiting and not stopping and len(pending) < count:
+                pending.append(task.remote(function, waiting.pop(0)))
             if not pending:
-                return
+                return count
             # with a short timeout, so that signals are handled in between
-            done, pending = ray.wait(pending, num_returns=1, timeout=work.poll_seconds)
+            done, pending = ray.wait(pending, num_returns=1, timeout=POLL_SECONDS)
             for future in done:
                 for message in _result(future, stopping=stopping):
                     work.receive(message)
     finally:
         for future in pending:
             ray.cancel(future, force=True)
+        ray.shutdown()
 
 
 def _result(future: Any, *, stopping: bool) -> list[Any]:
     try:
         return list(ray.get(future))
-    except TaskCancelledError:
-        return []
     except RayTaskError as error:
         raise error.cause from None
     except RayError as error:
@@ -71,33 +62,34 @@ def _result(future: Any, *, stopping: bool) -> list[Any]:
         ) from error
 
 
-def _call(function: Any, job: Any, shared: Any) -> list[Any]:
+def _call(function: Any, job: Any) -> list[Any]:
     """The last message of each kind and name: a task has no connection to the caller."""
     messages, stop = dict[Any, Any](), threading.Event()
+
+    def send(message: Any) -> None:
+        messages[message[:2]] = message
+
     # how Ray cancels a task
     before = signal.signal(signal.SIGINT, lambda *_: stop.set())
     try:
-        function(job, shared, lambda message: messages.update({message[:2]: message}), stop.is_set)
+        function(job, send=send, stopped=stop.is_set)
     finally:
         signal.signal(signal.SIGINT, before)
     return list(messages.values())
 
 
-def connect(address: str, init: Any = ray.init) -> None:
+def connect(address: str) -> None:
     """Join the cluster; raises immediately if nothing listens at the address."""
-    host, _, port = address.rpartition(":")
-    if address != "auto" and (not host or not port.isdigit() or "/" in host):
-        raise ExecutorError(
-            f"The address of a Ray cluster must be auto or host:port, got {address!r}."
-        )
     try:
         if address != "auto":
+            host, _, port = address.rpartition(":")
             # Ray itself retries for minutes
             socket.create_connection((host, int(port)), timeout=5).close()
-        init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, OverflowError, RayError, RuntimeError, ValueError) as error:
         raise ExecutorError(
-            f"Cannot join the Ray cluster at {address!r}: {reason(error)}. {START}"
+            f"Cannot join a Ray cluster at {address!r}: {reason(error)}. Expected ray:HOST:PORT, "
+            "or ray on a machine of the cluster. Start one with: ray start --head"
         ) from error
 
 

@@ -2,17 +2,19 @@
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from zetamix.methods import parse
+from zetamix.methods import display_name, parse
+from zetamix_lab.comparison import metric_of
 from zetamix_lab.data import DataError, Dataset, DatasetRef, load_cached
-from zetamix_lab.progress import Progress
+from zetamix_lab.progress import Progress, count_epochs
 from zetamix_lab.records import Cell, RunRecord
 from zetamix_lab.runs.executor import (
     KILLED,
@@ -24,9 +26,8 @@ from zetamix_lab.runs.executor import (
     cores,
     run_jobs,
 )
-from zetamix_lab.runs.progress import Tracker, run_name
-from zetamix_lab.train import Recipe, Run
-from zetamix_lab.train.concurrent_runs import train
+from zetamix_lab.text import plural
+from zetamix_lab.train import Recipe, Run, train
 from zetamix_lab.train.cuda_graph import compiling_pays
 from zetamix_lab.train.run_folder import FolderError, RunFolder, hold
 
@@ -36,6 +37,8 @@ RUNS_PER_GPU = 4
 ORPHAN_SECONDS = 60.0
 # lock of the command; the lock of `hold` is for the process that trains
 COMMAND_LOCK = ".command.lock"
+# the event about all runs together
+RUNS = "runs"
 
 
 @dataclass
@@ -45,13 +48,92 @@ class CellResults:
     records: dict[str, RunRecord] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     unfinished: dict[str, float] = field(default_factory=dict)
-    """Epochs of the runs that were stopped."""
+    """Epochs of the runs that were stopped, with the fraction of the current one."""
     description: str = ""
     """Where runs were trained, as in "2 processes side by side"; empty where none was."""
 
 
-@dataclass(frozen=True)
-class Job:
+def run_name(cell: Cell, until: float | None = None) -> str:
+    """until: as in `zetamix.methods.display_name`."""
+    return f"{display_name(cell.method, until)} seed {cell.seed}"
+
+
+class Tracker:
+    """Keeps the results of cells by key, and shows what has changed as events.
+
+    results: those of earlier calls. missing: the cells without a record.
+    show: called with the name of a run, its epochs, their total and a text. The event `RUNS` sums
+        up the runs of this call, without the epochs of earlier ones.
+    name_of: the name of a run. metric: the metric of the text; the first one if a run lacks it.
+    """
+
+    def __init__(
+        self,
+        results: CellResults,
+        missing: Sequence[Cell],
+        show: Progress | None = None,
+        name_of: Callable[[Cell], str] = run_name,
+        metric: str = "error",
+    ) -> None:
+        self.results, self.show, self.metric = results, show, metric
+        self.names = {cell.key: name_of(cell) for cell in missing}
+        # 1 for a run without epochs
+        self.totals = {cell.key: float(cell.recipe.get("epochs", 1)) for cell in missing}
+        self.resumed = dict.fromkeys(self.names, 0.0)
+        """Epochs of the checkpoint when this call started or resumed the run."""
+        self.count = len(results.records) + len(missing)
+        self.deaths = 0
+        """Workers that were killed, and whose runs were resumed."""
+        self._changed: dict[str, tuple[float, str]] = {}
+        self._shown = 0.0
+
+    def update(self, key: str, epochs: float, resumed: float, line: Mapping[str, Any]) -> None:
+        """line: metrics of the last epoch that was evaluated, as in metrics.jsonl."""
+        total = self.totals[key]
+        self.results.unfinished[key], self.resumed[key] = epochs, resumed
+        parts = [count_epochs(epochs, total) if epochs else "training"]
+        if "train_loss" in line:
+            parts.append(f"loss {line['train_loss']:.3f}")
+            parts.append(f"train {100 * line['train_accuracy']:.1f} %")
+        if line:
+            metric = metric_of(self.metric)
+            parts.append(f"test {metric.short} {metric.format(line['test'][metric.name])}")
+        # a run with all its epochs is still to be evaluated and written
+        self._changed[key] = min(epochs, 0.999 * total), " · ".join(parts)
+
+    def finish(self, record: RunRecord) -> None:
+        metric = metric_of(self.metric if self.metric in record.last else next(iter(record.last)))
+        self.results.records[record.key] = record
+        self._end(record.key, f"{metric.title} {metric.format(record.last[metric.name])}")
+
+    def fail(self, key: str, why: str) -> None:
+        self.results.failures[key] = why
+        self._end(key, "failed")
+
+    def _end(self, key: str, text: str) -> None:
+        self.results.unfinished.pop(key, None)
+        self._changed[key] = self.totals[key], text
+
+    def tick(self, after: float = 0.0) -> None:
+        """Show what has changed, all runs together first, if `after` seconds have passed."""
+        if self.show is None or time.monotonic() - self._shown < after:
+            return
+        self._shown, results = time.monotonic(), self.results
+        text = f"{len(results.records)} of {plural(self.count, 'run')} finished"
+        if results.failures:
+            text += f", {len(results.failures)} failed"
+        if self.deaths:
+            text += f", {plural(self.deaths, 'killed worker')} started again"
+        ended = self.totals.keys() & {*results.records, *results.failures}
+        done = sum(results.unfinished.values()) + sum(self.totals[key] for key in ended)
+        resumed = sum(self.resumed.values())
+        self.show(RUNS, done - resumed, sum(self.totals.values()) - resumed, text)
+        for key, (done, text) in self._changed.items():
+            self.show(self.names[key], done, self.totals[key], text)
+        self._changed.clear()
+
+
+class Job(NamedTuple):
     """Cells for one worker, which trains up to `side_by_side` of them concurrently."""
 
     cells: tuple[Cell, ...]
@@ -60,22 +142,9 @@ class Job:
     side_by_side: int = 1
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What all jobs of one call share."""
-
-    data: Any
-    """A dataset or a `DatasetRef`, or what the function takes."""
-    out: Path
-    options: dict[str, Any] = field(default_factory=dict)
-    """Of every `Run`."""
-    orphan_seconds: float = ORPHAN_SECONDS
-    poll_seconds: float = POLL_SECONDS
-
-
 def run_cells(
     cells: Sequence[Cell],
-    dataset: Any,
+    dataset: Dataset | None,
     *,
     out: Path,
     ref: DatasetRef | None = None,
@@ -88,7 +157,6 @@ def run_cells(
     metric: str = "error",
     finished: Callable[[RunRecord], None] = lambda record: None,
     stop: Stop = lambda: False,
-    poll_seconds: float = POLL_SECONDS,
     **options: Any,
 ) -> CellResults:
     """Train every cell that has no record yet, and return all records.
@@ -96,9 +164,9 @@ def run_cells(
     Runs resume from their checkpoints. A run that fails (it diverged, its folder or data cannot be
     used, the GPU is out of memory) does not end the others. Runs of killed workers are resumed.
 
-    dataset: a `Dataset`, unless `function` is given.
+    dataset: what is trained on; None if `function` is given.
     out: the folder of the runs; each has a folder `Cell.folder` in it.
-    function: trains a cell in place of `train_cells`, each in a process of its own.
+    function: trains a `Job` in place of `train_cells`: each cell in a process of its own.
     ref: how other processes load the dataset; None sends them the dataset.
     jobs: number of parallel runs: processes on a CPU (default: one per core), concurrent models on
         GPUs (default: 4 on each).
@@ -106,27 +174,29 @@ def run_cells(
         the machines of a cluster do not share `out`, records and curves are written there, and a
         lost run starts again.
     device: "cpu", "cuda" for all GPUs, or "cuda:1"; None takes GPUs if there are any.
-    watch, name_of, metric: as in `Tracker`.
+    watch, name_of, metric: as `show`, `name_of` and `metric` of `Tracker`.
     finished: called with every record when it arrives.
     stop: once it returns True, current runs are saved; the same call resumes them.
     options: `save_every`, `keep_model` and `new_bn` of every `Run`.
     """
-    out = out.absolute()
-    tracker, results = Tracker(cells, watch, name_of, metric), CellResults()
+    out, results, missing = out.absolute(), CellResults(), list[Cell]()
     for cell in cells:
         folder = RunFolder(out / cell.folder, cell)
-        if (record := folder.read_record()) is not None:
+        if (record := folder.read_record()) is None:
+            missing.append(cell)
+        else:
             results.records[cell.key] = record
-            tracker.end(cell.key, "done")
             # a process that was killed right after writing the record left its checkpoint
             folder.clean_up()
+    tracker = Tracker(results, missing, watch, name_of, metric)
     tracker.tick()
-    missing = [cell for cell in cells if cell.key not in results.records]
     if not missing:
         return results
     alone = function is not None
     plan, workers = plan_jobs(missing, jobs, backend, device, alone=alone)
-    data = dataset if ref is None or workers == 1 or backend != "local" else ref
+    if function is None:
+        data = dataset if ref is None or workers == 1 or backend != "local" else ref
+        function = partial(train_cells, data, out, options)
 
     def receive(message: tuple[str, str, Any]) -> None:
         kind, key, value = message
@@ -135,38 +205,28 @@ def run_cells(
         elif kind == "progress":
             tracker.update(key, *value)
         elif kind == "failure":
-            results.failures[key] = value
-            tracker.end(key, "failed")
+            tracker.fail(key, value)
         elif key not in results.records:
-            record, *files = value
-            _keep(RunFolder(out / record.cell.folder, record.cell), record, *files)
-            results.records[key] = record
-            tracker.end(key, "done", record.last)
+            record, curve, samples = value
+            folder = RunFolder(out / record.cell.folder, record.cell)
+            if folder.read_record() is None:
+                # trained on another machine, which keeps the weights
+                folder.open(record.cell, 0)
+                for line in curve:
+                    folder.add_epoch(line)
+                folder.finish(record, {}, None, samples)
+            tracker.finish(record)
             finished(record)
-        tracker.tick(after=poll_seconds)
+        tracker.tick(after=POLL_SECONDS)
 
-    settings = Settings(data, out, options, poll_seconds=poll_seconds)
-    work = Work(function or train_cells, plan, settings, receive, stop, poll_seconds, alone)
     # fails immediately if another command runs; workers wait for those of a killed command
     with hold([out / cell.folder for cell in missing], lock=COMMAND_LOCK):
+        work = Work(function, plan, receive, stop, alone)
         results.description = run_jobs(work, backend, workers)
     tracker.tick()
     results.records = {c.key: results.records[c.key] for c in cells if c.key in results.records}
-    results.unfinished = {
-        key: epochs
-        for key, epochs in tracker.epochs.items()
-        if tracker.states[key] == "training" and epochs
-    }
+    results.unfinished = {key: epochs for key, epochs in results.unfinished.items() if epochs}
     return results
-
-
-def _keep(folder: RunFolder, record: RunRecord, curve: Sequence[Any], samples: Any) -> None:
-    """Write what was trained on another machine, which keeps the weights."""
-    if folder.read_record() is None:
-        folder.open(record.cell, 0)
-        for line in curve:
-            folder.add_epoch(line)
-        folder.finish(record, {}, None, samples)
 
 
 def plan_jobs(
@@ -174,7 +234,6 @@ def plan_jobs(
     jobs: int | None,
     backend: str,
     device: str | None,
-    gpus: int | None = None,
     *,
     alone: bool = False,
 ) -> tuple[list[Job], int | None]:
@@ -183,90 +242,76 @@ def plan_jobs(
     Locally there is one process per GPU, which trains several models concurrently; on a CPU there
     is one process per run, and a cluster schedules every run separately.
 
-    gpus: the number of GPUs; None asks torch.
     alone: whether every run has a process, of which there is one, or one for each GPU, by default.
     """
-    if gpus is None:
-        gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if backend != "local":
         return [Job((cell,), device) for cell in cells], jobs
-    names = [f"cuda:{index}" for index in range(gpus)] if device in (None, "cuda") else [device]
-    if alone or device == "cpu" or not gpus:
-        devices = cycle(names or [device])
-        workers = jobs or (max(1, len(names)) if alone else cores())
-        return [Job((cell,), next(devices)) for cell in cells], max(1, min(len(cells), workers))
-    side_by_side = RUNS_PER_GPU if jobs is None else -(-jobs // len(names))
-    shares = [tuple(cells[index :: len(names)]) for index in range(len(names))]
+    gpus = range(torch.cuda.device_count() if torch.cuda.is_available() else 0)
+    devices = [f"cuda:{k}" for k in gpus] if gpus and device in (None, "cuda") else [device]
+    if alone or devices[0] in (None, "cpu"):
+        workers = jobs or (len(devices) if alone else cores())
+        plan = [Job((cell,), name) for cell, name in zip(cells, cycle(devices), strict=False)]
+        return plan, min(len(cells), workers)
+    side_by_side = RUNS_PER_GPU if jobs is None else -(-jobs // len(devices))
     plan = [
-        Job(share, name, side_by_side) for share, name in zip(shares, names, strict=True) if share
+        Job(tuple(cells[k :: len(devices)]), name, side_by_side)
+        for k, name in enumerate(devices[: len(cells)])
     ]
     return plan, len(plan)
 
 
-def use_device(
-    name: str | None, cuda: Any = torch.cuda, cudnn: Any = torch.backends.cudnn
-) -> torch.device:
+def use_device(name: str | None) -> torch.device:
     """The device of this process, made the current one; None takes a GPU if there is one.
 
     CUDA streams and graphs are created on the current GPU, so a process must select the GPU that it
     trains on.
     """
-    if name is None:
-        name = "cuda" if cuda.is_available() else "cpu"
-    device = torch.device(name)
+    device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
     if device.type == "cuda":
         if device.index is not None:
-            cuda.set_device(device)
+            torch.cuda.set_device(device)
         # cuDNN benchmarks its convolutions once per shape; shapes do not change here
-        cudnn.benchmark = True
+        torch.backends.cudnn.benchmark = True
     return device
 
 
-def train_cells(job: Job, settings: Settings, send: Send, stopped: Stop) -> None:
-    """Train the cells of a job; workers run this function."""
-    folders = [settings.out / cell.folder for cell in job.cells]
+def train_cells(
+    data: Any, out: Path, options: dict[str, Any], job: Job, send: Send, stopped: Stop
+) -> None:
+    """Train the cells of a job; workers run this function.
+
+    data: a `Dataset` or a `DatasetRef`. out, options: as of `run_cells`.
+    """
     try:
-        dataset = load_cached(settings.data, job.cells[0].fingerprint)
-        with hold(folders, wait=settings.orphan_seconds):
-            _train(job, settings, send, stopped, dataset)
+        dataset = load_cached(data, job.cells[0].fingerprint)
+        folders = [out / cell.folder for cell in job.cells]
+        with hold(folders, wait=ORPHAN_SECONDS), warnings.catch_warnings():
+            # the command itself warns once about a γ below the dominance threshold
+            warnings.simplefilter("ignore", UserWarning)
+            recipes = [Recipe.from_dict(cell.recipe) for cell in job.cells]
+            device = use_device(job.device)
+            # by the steps of this process
+            steps = sum(recipe.steps(len(dataset.train)) for recipe in recipes)
+            options = {**options, "device": device, "compile": compiling_pays(device, steps)}
+            runs = [
+                Run(dataset, parse(cell.method), recipe, seed=cell.seed, out=folder, **options)
+                for cell, recipe, folder in zip(job.cells, recipes, folders, strict=True)
+            ]
+            _train(runs, job.side_by_side, send, stopped)
     except (DataError, FolderError) as error:
         for cell in job.cells:
             send(("failure", cell.key, str(error)))
 
 
-def _train(job: Job, settings: Settings, send: Send, stopped: Stop, dataset: Dataset) -> None:
-    recipes = [Recipe.from_dict(cell.recipe) for cell in job.cells]
-    device = use_device(job.device)
-    # by the steps of this process
-    compiled = compiling_pays(device, sum(recipe.steps(len(dataset.train)) for recipe in recipes))
-    with warnings.catch_warnings():
-        # the command itself warns once about a γ below the dominance threshold
-        warnings.simplefilter("ignore", UserWarning)
-        runs = [
-            Run(
-                dataset,
-                parse(cell.method),
-                recipe,
-                seed=cell.seed,
-                out=settings.out / cell.folder,
-                device=device,
-                compile=compiled,
-                **settings.options,
-            )
-            for cell, recipe in zip(job.cells, recipes, strict=True)
-        ]
-        _report(runs, job, settings, send, stopped)
-
-
-def _report(runs: Sequence[Run], job: Job, settings: Settings, send: Send, stopped: Stop) -> None:
-    """Train runs; sends their records, and how far each is every `poll_seconds`."""
+def _train(runs: Sequence[Run], side_by_side: int, send: Send, stopped: Stop) -> None:
+    """Train runs; sends their records, and how far each is every `POLL_SECONDS`."""
     left, times = list(runs), dict[Run, float]()
     reached = dict[Run, tuple[float, float, dict[str, Any]]]()
 
     def watch(run: Run, line: dict[str, Any]) -> None:
         _, resumed, before = reached.get(run, (0.0, run.epochs, {}))
         reached[run] = run.epochs, resumed, line if "test" in line else before
-        if time.monotonic() - times.get(run, 0.0) >= settings.poll_seconds:
+        if time.monotonic() - times.get(run, 0.0) >= POLL_SECONDS:
             times[run] = time.monotonic()
             send(("progress", run.cell.key, reached[run]))
 
@@ -274,18 +319,14 @@ def _report(runs: Sequence[Run], job: Job, settings: Settings, send: Send, stopp
         # with several runs in one process, a run may be finished long before its job
         for run in [run for run in left if run.record is not None]:
             left.remove(run)
-            send_last(run)
             files = run.folder.read_curve(), run.folder.read_samples()
             send(("record", run.cell.key, (run.record, *files)))
         return stopped()
 
-    def send_last(run: Run) -> None:
-        if run in reached:
-            send(("progress", run.cell.key, reached[run]))
-
-    failures = train(runs, jobs=job.side_by_side, watch=watch, stop=send_finished)
+    failures = train(runs, jobs=side_by_side, watch=watch, stop=send_finished)
     send_finished()
     for run in left:
-        send_last(run)
-    for run, failure in failures.items():
-        send(("failure", run.cell.key, failure))
+        if run in failures:
+            send(("failure", run.cell.key, failures[run]))
+        elif run in reached:
+            send(("progress", run.cell.key, reached[run]))
