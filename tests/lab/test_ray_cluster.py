@@ -1,16 +1,18 @@
 """The same jobs on a Ray cluster of two nodes on this machine, one worker killed in the middle."""
 
+import glob
 import importlib.util
 import json
 import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from functools import partial
 
 import jobs
 import pytest
-from test_compare_cli import finished, start, trained_by, wait_for, young_run
+from test_compare_cli import finished, is_young, start, under_way, wait_for
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="needs Ray: pip install 'zetamix[ray]'"
@@ -70,6 +72,31 @@ def use_workers(address, tmp_path):
     stop = lambda: len(list(begun.iterdir())) == 2  # noqa: E731
     saved = do(jobs.save_on_node, range(3), str(begun), stop=stop)
     assert sorted(job for _, job, _ in saved) in ([0, 1], [0, 2], [1, 2])
+
+
+def trained_by(folder):
+    """The process that holds the folder of a run."""
+    lock = str(folder / ".lock")
+    for link in glob.glob("/proc/[0-9]*/fd/*"):
+        # a process may end, or close another file, while it is looked at
+        with suppress(OSError):
+            if os.readlink(link) == lock:
+                return int(link.split("/")[2])
+    return None
+
+
+def young_run(out, process):
+    """The folder of a run that has most of its way before it, and the process that trains it."""
+    found = []
+
+    def look():
+        pairs = ((folder, trained_by(folder)) for folder in under_way(out) if is_young(folder))
+        # looked at once: a moment later it may be finished, and held by nobody
+        found[:] = [(folder, pid) for folder, pid in pairs if pid is not None]
+        return bool(found)
+
+    wait_for(look, process)
+    return found[0]
 
 
 def compare_methods(address, tmp_path):
