@@ -13,7 +13,6 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from zetamix_lab.atomic_io import write_json
 from zetamix_lab.data import Dataset, from_tensors
 from zetamix_lab.provenance import machine_info, machine_summary
 from zetamix_lab.train import make_recipe
-from zetamix_lab.train.cuda_graph import CapturedStep
+from zetamix_lab.train.cuda_graph import capture
 from zetamix_lab.train.trainer import Trainer
 
 STRETCHES = 5
@@ -82,14 +81,16 @@ def measure(
     model: str, methods: tuple[str, ...], how: str, data: Dataset, device: torch.device, steps: int
 ) -> dict[str, Any]:
     recipe = make_recipe(data, model=model, changes=["augmentation=crop-flip"])
-    models: list[tuple[Trainer, Callable[[], None]]] = []
+    trainers = []
     for seed, method in enumerate(methods):
         compiled = how == "compiled"
         trainer = Trainer(data, parse(method), recipe, seed=seed, device=device, compile=compiled)
         trainer.start_epoch()
-        models.append((trainer, trainer.step if how == "eager" else CapturedStep(trainer)))
-    stretch(models, steps)
-    times = sorted(stretch(models, steps) for _ in range(STRETCHES))
+        if how != "eager":
+            capture(trainer)
+        trainers.append(trainer)
+    stretch(trainers, steps)
+    times = sorted(stretch(trainers, steps) for _ in range(STRETCHES))
     beside = f" × {len(methods)} side by side" if len(methods) > 1 else ""
     return {
         "label": f"{model}, {methods[0]}, {how}{beside}",
@@ -100,21 +101,20 @@ def measure(
     }
 
 
-def stretch(models: list[tuple[Trainer, Callable[[], None]]], steps: int) -> float:
+def stretch(trainers: list[Trainer], steps: int) -> float:
     """Milliseconds per step of one model; an epoch that ends is followed by the next."""
     torch.cuda.synchronize()
     began = time.perf_counter()
     for _ in range(steps):
-        for trainer, step in models:
-            stream = step.stream if isinstance(step, CapturedStep) else None
-            with torch.cuda.stream(stream):
-                if trainer.step_in_epoch == trainer.steps_per_epoch:
+        for trainer in trainers:
+            with torch.cuda.stream(trainer.stream):
+                if not trainer.steps_left:
                     trainer.step_in_epoch = 0
                     trainer.epoch += 1
                     trainer.start_epoch()
-                step()
+                trainer.step()
     torch.cuda.synchronize()
-    return 1000 * (time.perf_counter() - began) / steps / len(models)
+    return 1000 * (time.perf_counter() - began) / steps / len(trainers)
 
 
 if __name__ == "__main__":

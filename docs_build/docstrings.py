@@ -21,7 +21,7 @@ HOMES = {
     "zetamix.plan": ("MixPlan", "zeta_plan", "mixup_plan"),
     "zetamix.mix": ("apply_plan", "zeta_mixup", "mixup"),
     "zetamix.gamma": ("GAMMA_MIN", "describe_gamma", "weigh"),
-    "zetamix.losses": ("soft_cross_entropy", "SoftCrossEntropy", "expected_loss"),
+    "zetamix.losses": ("soft_cross_entropy", "SoftCrossEntropy"),
     "zetamix.rules": ("Blend", "OneHot", "Average", "FromAnchor"),
 }  # fmt: skip
 LINKS = {name: f"{home}.{name}" for home, names in HOMES.items() for name in names}

@@ -16,7 +16,7 @@ from paper.recipes import ZETAMIX_RECIPES
 from paper.records import MeasurementCell, PaperCell, Subset, TrainingCell, View
 from zetamix.methods import parse
 from zetamix_lab.data.loader import Loader, measure_scale
-from zetamix_lab.metrics import METRICS, Metric, count_right, resolution
+from zetamix_lab.metrics import METRICS, Metric, resolution
 from zetamix_lab.report import Cell, Picture, Table, drawing
 from zetamix_lab.report.figure import COLOURS, GREY
 from zetamix_lab.report.table import Mark
@@ -146,7 +146,7 @@ def compare(view: View) -> pd.DataFrame:
         own, metric = runs[runs["dataset"] == column], _metric(cell)
         if ZETAMIX in set(own["method"]):
             run = view.store.runs_of(replace(cell, method=ZETAMIX))[0]
-            _, sizes = count_right(run.confusion)
+            sizes = torch.tensor(run.confusion).sum(1)
             steps = {metric.name: metric.scale(resolution(metric.name, sizes))}
             tests = paired_tests(own, ZETAMIX, steps=steps)
             ends = {"low": -tests["high"], "high": -tests["low"]}

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pandas as pd
+import torch
 
 from paper import values as paper
 from paper.datasets import CATALOGUE
 from paper.drawing import Result, mean_cell, method_name, signed_cells
 from paper.recipes import RECIPES
 from paper.records import TrainingCell, View
-from zetamix_lab.metrics import METRICS, count_right, resolution
+from zetamix_lab.metrics import METRICS, resolution
 from zetamix_lab.report import Cell, Table
 from zetamix_lab.report.table import MARKED, Mark
 from zetamix_lab.statistics import CONFIDENCE, paired_tests
@@ -145,7 +146,7 @@ def compare(view: View, runs: pd.DataFrame) -> pd.DataFrame:
     metric = SHOWN_METRICS[view.artifact][0]
     own, found = runs[runs["metric"] == metric], [pd.DataFrame({"method": []})]
     for (dataset, model, _), group in own.groupby(["dataset", "model", "variant"], sort=False):
-        _, sizes = count_right(group["run"].iloc[0].confusion)
+        sizes = torch.tensor(group["run"].iloc[0].confusion).sum(1)
         steps = {metric: paper.METRICS[metric].scale * resolution(metric, sizes)}
         zeta = group["method"].str.startswith("zeta:")
         for baseline in BASELINES:

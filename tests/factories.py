@@ -20,7 +20,7 @@ from zetamix_lab import data
 from zetamix_lab.atomic_io import write_bytes
 from zetamix_lab.comparison import Comparison
 from zetamix_lab.data import from_tensors
-from zetamix_lab.metrics import DENSE_CLASSES, SCALED, dense_confusion
+from zetamix_lab.metrics import DENSE_CLASSES, SCALED
 from zetamix_lab.provenance import machine_info
 from zetamix_lab.records import Cell, RunRecord
 from zetamix_lab.runs.compare import Grid, make_examples
@@ -209,7 +209,6 @@ def run_record(cell, error, *, best=None, test_size=10_000, **changes):
         confusion=[[round((1 - error) * test_size), round(error * test_size)], [0, 0]],
         test_size=test_size,
         wall_s=100.0,
-        step_ms=3.0,
         machine=FACTS,
         **changes,
     )
@@ -255,7 +254,6 @@ def make_comparison(
             confusion=_confusion(dataset, last["error"]),
             test_size=len(dataset.test),
             wall_s=30.0,
-            step_ms=2.5,
             machine=dict(MACHINE),
             extra={} if temperature is None else {"temperature": temperature},
         )
@@ -283,9 +281,8 @@ def _scaled(last, factor):
 
 def _confusion(dataset, error):
     """The wrong ones go to the next class."""
-    counts, cells = dataset.test.counts().tolist(), []
-    for k, count in enumerate(counts):
-        wrong = round(error * count)
-        cells += [[k, k, count - wrong], [k, (k + 1) % len(counts), wrong]]
-    sparse = {"classes": len(counts), "cells": cells}
-    return sparse if len(counts) > DENSE_CLASSES else dense_confusion(sparse).tolist()
+    counts = dataset.test.counts()
+    if len(counts) > DENSE_CLASSES:
+        return []
+    wrong = (error * counts).round().long()
+    return (torch.diag(counts - wrong) + torch.diag(wrong).roll(1, 1)).tolist()

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from zetamix.checks import add_note, check_tensor
+from zetamix.checks import add_note
 from zetamix.plan import MixPlan
-from zetamix.rules import Blend, OneHot, Rule, infer_rule, is_image
+from zetamix.rules import Blend, Rule, is_image
 
 Rules: TypeAlias = Rule | Mapping[str, "Rules"] | Sequence["Rules"]
 Path: TypeAlias = tuple[object, ...]
@@ -55,13 +55,13 @@ def blended_leaves(value: Any, rules: Rules) -> list[tuple[Tensor, Blend]]:
     return [leaf for part, rule in pairs for leaf in blended_leaves(part, rule)]
 
 
-def find_pair(batch: Any, blend: Blend, hot: OneHot | None, name: str) -> tuple[Any, Any]:
+def find_pair(batch: Any, name: str) -> tuple[Any, Any]:
     """Where (samples, labels), or a dict of one image and labels, has them; raises for others.
 
     name: of the transform, for messages.
     """
     if isinstance(batch, dict):
-        return _find_keys(batch, blend, hot)
+        return _find_keys(batch)
     if isinstance(batch, list) and batch and all(isinstance(e, (tuple, dict)) for e in batch):
         raise TypeError(
             f"{name} expects a batch, got a list of single samples. For a DataLoader, pass "
@@ -77,27 +77,22 @@ def find_pair(batch: Any, blend: Blend, hot: OneHot | None, name: str) -> tuple[
     return 0, 1
 
 
-def _find_keys(batch: dict[Any, Any], blend: Blend, hot: OneHot | None) -> tuple[Any, Any]:
+def _find_keys(batch: dict[Any, Any]) -> tuple[Any, Any]:
     """The keys of {"pixel_values": images, "labels": labels} and the like."""
     images, labels = [], []
     for key, entry in batch.items():
         if key in LABEL_KEYS:
             labels.append(key)
-        if isinstance(entry, Tensor) and is_image(entry.shape):
+        elif isinstance(entry, Tensor) and is_image(entry.shape):
             images.append(key)
     if (len(images), len(labels), len(batch)) == (1, 1, 2):
         return images[0], labels[0]
-    known: dict[Any, Rule] = {}
-    if len(labels) == 1:
-        known[labels[0]] = infer_rule(batch[labels[0]], hot)
-    if len(images) == 1:
-        known[images[0]] = blend
+    known = [*images[: len(images) == 1], *labels[: len(labels) == 1]]
     missing = ", ".join(repr(key) for key in batch if key not in known) or "an image or labels"
-    listed = ", ".join(f"{key!r}: {rule}" for key, rule in known.items())
     raise ValueError(
         f"There is no rule for {missing}. Pass rules= with one rule per entry: Blend() for "
         "inputs, OneHot(num_classes) for class indices, Average() for soft labels and "
-        f"regression, FromAnchor() for ids. Known so far: {{{listed}}}."
+        "regression, FromAnchor() for ids."
     )
 
 
@@ -150,24 +145,12 @@ def check_rule_types(rules: object, path: Path = ()) -> None:
         raise error
 
 
-def check_first_tensor(batch: object) -> Tensor:
-    """The first tensor of a nested batch, which determines the batch size."""
-    for path, leaf in _leaves(batch):
-        if isinstance(leaf, Tensor):
-            try:
-                return check_tensor("samples", leaf)
-            except (TypeError, ValueError) as error:
-                _name_entry(error, path)
-                raise
-    raise TypeError("The batch must contain at least one tensor, got none.")
-
-
-def _leaves(batch: Any, path: Path = ()) -> Iterable[tuple[Path, Any]]:
-    if isinstance(batch, (Mapping, tuple, list)):
-        for name, entry in _entries(batch):
-            yield from _leaves(entry, (*path, name))
-    else:
-        yield path, batch
+def first_tensor(batch: Any) -> Tensor:
+    """The first tensor of a nested batch that has a batch dimension."""
+    for leaf in pytree.tree_leaves(batch):
+        if isinstance(leaf, Tensor) and leaf.ndim > 0:
+            return leaf
+    raise TypeError("The batch must contain at least one tensor [batch, ...], got none.")
 
 
 def as_tensors(batch: Any, *, coordinates: bool = True) -> Any:
@@ -226,9 +209,9 @@ def _changed(nest: Any, entries: Any) -> Any:
 
 
 def _is_array(value: object) -> bool:
-    # compared by name, because the core imports torch only
-    names = (f"{kind.__module__}.{kind.__name__}" for kind in type(value).mro())
-    return "numpy.ndarray" in names
+    # the core imports torch only
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.ndarray)
 
 
 def _is_tv_tensor(value: object) -> bool:

@@ -56,15 +56,7 @@ def with_whole(boxes: Tensor, size: Size) -> Tensor:
     return torch.cat([first, boxes], 1)
 
 
-def inside(boxes: Tensor, size: Size) -> Tensor:
-    """[outputs, height, width], bool: the pixels of one box [outputs, 4] for each output."""
-    height, width = size
-    rows = torch.arange(height, device=boxes.device)
-    columns = torch.arange(width, device=boxes.device)
-    return _covers(boxes, rows, columns)
-
-
-def _covers(boxes: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+def covers(boxes: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """Whether boxes [outputs, 4] cover the pixels in these rows and columns of each output."""
     top, left, bottom, right = boxes[..., None].unbind(1)
     in_rows = (rows >= top) & (rows < bottom)
@@ -87,7 +79,7 @@ def visible_pixels(boxes: Tensor, size: Size) -> Tensor:
     pixels = rows.diff()[:, :, None] * columns.diff()[:, None, :]
     counts = []
     for source in reversed(range(boxes.shape[1])):
-        covered = _covers(boxes[:, source], rows[:, :-1], columns[:, :-1])
+        covered = covers(boxes[:, source], rows[:, :-1], columns[:, :-1])
         counts.append((pixels * covered).sum((1, 2)))
         pixels = pixels * ~covered
     return torch.stack(counts[::-1], 1)

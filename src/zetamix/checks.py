@@ -58,13 +58,6 @@ def has_memory(*tensors: Tensor) -> bool:
     return True
 
 
-# whether torch.vmap maps over a tensor, so that its values differ from row to row; not public:
-# without it, vmap raises its own error
-is_batched: Callable[[Tensor], bool] = getattr(
-    getattr(torch._C, "_functorch", None), "is_batchedtensor", lambda tensor: False
-)
-
-
 def add_note(error: BaseException, note: str) -> None:
     """Add a line to the traceback of an error; to its message in Python 3.10."""
     if hasattr(error, "add_note"):
@@ -82,14 +75,6 @@ def warn(message: str) -> None:
     warnings.warn(message, stacklevel=level)
 
 
-def check_values(ok: Tensor, message: str) -> None:
-    """Raise `message` if any element of `ok` is false: now on CPU, on the device elsewhere."""
-    if reads_need_sync(ok):
-        torch._assert_async(ok.all(), message)
-    elif not bool(ok.all()):
-        raise ValueError(message)
-
-
 def check_count(name: str, value: int, least: float) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, Integral)):
         raise TypeError(f"{name} must be an int, got {type(value).__name__}.")
@@ -99,9 +84,7 @@ def check_count(name: str, value: int, least: float) -> None:
 
 def check_sizes(batch_size: int, sources: int | None = None, outputs: int | None = None) -> None:
     """The sizes of a plan."""
-    check_count("batch_size", batch_size, 0)
-    if batch_size == 0:
-        raise ValueError("The batch is empty: mixing needs at least one sample.")
+    check_count("batch_size", batch_size, 1)
     if outputs is not None:
         check_count("outputs", outputs, 1)
     if sources is not None:
@@ -113,13 +96,17 @@ def check_sizes(batch_size: int, sources: int | None = None, outputs: int | None
             )
 
 
-def check_number(name: str, value: float, *, low: float, high: float = math.inf) -> None:
-    """A finite real number in [low, high]; booleans are not numbers."""
+def check_number(
+    name: str, value: float, *, low: float, high: float = math.inf, above: bool = False
+) -> None:
+    """A finite real number in [low, high], or above `low`; booleans are not numbers."""
     if isinstance(value, bool) or not isinstance(value, (int, float, Real)):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}.")
     # comparisons only, which a trace with symbolic numbers can follow; they are false for NaN
-    if not (low <= value <= high and value < math.inf):
-        bounds = f"at least {low:g}" if high == math.inf else f"between {low:g} and {high:g}"
+    if not (low <= value <= high and value < math.inf) or (above and value == low):
+        bounds = f"{'above' if above else 'at least'} {low:g}"
+        if high < math.inf:
+            bounds = f"between {low:g} and {high:g}{f', not {low:g}' if above else ''}"
         raise ValueError(f"{name} must be finite and {bounds}, got {value}.")
 
 
@@ -129,35 +116,19 @@ def check_flag(name: str, value: object) -> None:
         raise TypeError(f"{name} must be True or False, got {value!r}.")
 
 
-def check_alpha(name: str, alpha: float) -> None:
-    if isinstance(alpha, (int, float)) and alpha <= 0:
-        raise ValueError(
-            f"{name} must be positive, got {alpha}. To disable mixing, remove the transform."
-        )
-    check_number(name, alpha, low=0)
-
-
-def check_until(name: str, until: float) -> None:
-    check_number(name, until, low=-math.inf)
-    if not 0 < until <= 1:
-        raise ValueError(f"{name} must be above 0 and at most 1, got {until}.")
-
-
 def check_gamma(
     gamma: Gamma, outputs: int | None = None, device: torch.device | None = None
 ) -> None:
     """One number, a range (low, high), or a tensor holding one number or one per output."""
     if not isinstance(gamma, Tensor):
         numbers = gamma if isinstance(gamma, (tuple, list)) else (gamma, gamma)
-        if len(numbers) != 2:
-            raise ValueError(
-                f"A gamma range must be (low, high), got {len(numbers)} values. "
-                "For one gamma per output, pass a tensor."
-            )
         for number in numbers:
             check_number("gamma", number, low=0)
-        if numbers[0] > numbers[1]:
-            raise ValueError(f"A gamma range must be (low, high) with low <= high, got {gamma}.")
+        if len(numbers) != 2 or numbers[0] > numbers[1]:
+            raise ValueError(
+                f"A gamma range must be (low, high) with low <= high, got {gamma}. "
+                "For one gamma per output, pass a tensor."
+            )
         return
     if device is not None and gamma.device != device:
         raise ValueError(f"gamma must be on {device}, where the plan is drawn, got {gamma.device}.")
@@ -166,13 +137,12 @@ def check_gamma(
     if gamma.ndim > 1 or (gamma.ndim == 1 and outputs is not None and gamma.shape[0] != outputs):
         expected = "[outputs]" if outputs is None else f"[{outputs}] (one per output)"
         raise ValueError(f"gamma must have shape [] or {expected}, got {list(gamma.shape)}.")
-    valid = torch.isfinite(gamma) & (gamma >= 0)
-    check_values(valid, "gamma must be finite and at least 0 in every output.")
-
-
-def check_weights_dtype(dtype: torch.dtype) -> None:
-    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        raise TypeError(f"dtype must be a floating point dtype, which weights need, got {dtype}.")
+    valid = (torch.isfinite(gamma) & (gamma >= 0)).all()
+    message = "gamma must be finite and at least 0 in every output."
+    if reads_need_sync(gamma):
+        torch._assert_async(valid, message)
+    elif not bool(valid):
+        raise ValueError(message)
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
@@ -207,17 +177,11 @@ def check_tensor(name: str, value: object) -> Tensor:
     return value
 
 
-def check_same_shape(first_name: str, first: Tensor, second_name: str, second: Tensor) -> None:
-    if first.shape != second.shape:
+def check_same(what: str, first_name: str, first: Tensor, second_name: str, second: Tensor) -> None:
+    """The same "shape" or "device"."""
+    ours, theirs = getattr(first, what), getattr(second, what)
+    if ours != theirs:
+        ours, theirs = (list(x) if what == "shape" else x for x in (ours, theirs))
         raise ValueError(
-            f"{first_name} and {second_name} must have the same shape, got "
-            f"{list(first.shape)} and {list(second.shape)}."
-        )
-
-
-def check_same_device(first_name: str, first: Tensor, second_name: str, second: Tensor) -> None:
-    if first.device != second.device:
-        raise ValueError(
-            f"{first_name} and {second_name} must be on the same device, got "
-            f"{first.device} and {second.device}."
+            f"{first_name} and {second_name} must have the same {what}, got {ours} and {theirs}."
         )

@@ -3,20 +3,15 @@
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar
 
 import torch
-from torch import Tensor
 
-from zetamix.checks import check_count, check_number, check_values
+from zetamix.checks import check_count, check_number
 from zetamix.sampling import weigh
 
 # Theorem 1: the root of ζ(γ) = 2. From here on one sample outweighs all others together,
 # however many there are. The paper prints 1.72865.
 GAMMA_MIN = 1.7286472389981836
-
-
-Number = TypeVar("Number", float, Tensor)
 
 
 def _excess(gamma: float, sources: int) -> float:
@@ -48,7 +43,7 @@ def dominance_threshold(sources: int | None = None) -> float:
     return high
 
 
-def gamma_from_lam(lam: Number) -> Number:
+def gamma_from_lam(lam: float) -> float:
     """The γ at which two-source ζ-mixup is mixup with this λ (Theorem 2): log₂(λ / (1 − λ)).
 
     Below λ = 1/2 the result is negative: there the partner dominates, so swap the two samples and
@@ -57,23 +52,18 @@ def gamma_from_lam(lam: Number) -> Number:
     >>> round(gamma_from_lam(0.8), 12)
     2.0
     """
-    if isinstance(lam, Tensor):
-        check_values((lam > 0) & (lam < 1), "lam must lie strictly between 0 and 1.")
-        return torch.logit(lam) / math.log(2)
     check_number("lam", lam, low=0, high=1)
     if lam in (0, 1):
         raise ValueError(f"lam must lie strictly between 0 and 1, got {lam}.")
     return math.log2(lam) - math.log2(1 - lam)
 
 
-def lam_from_gamma(gamma: Number) -> Number:
+def lam_from_gamma(gamma: float) -> float:
     """The λ of mixup that two-source ζ-mixup gives with this γ (Theorem 2): 1 / (1 + 2^−γ).
 
     >>> lam_from_gamma(2.0)
     0.8
     """
-    if isinstance(gamma, Tensor):
-        return torch.sigmoid(gamma * math.log(2))
     check_number("gamma", gamma, low=-1000)
     return 1 / (1 + 2**-gamma)
 
@@ -94,13 +84,13 @@ class Description:
     """The γ above which one sample dominates, for this number of sources."""
 
     def __str__(self) -> str:
-        sample = "one sample dominates"
+        who = "one sample dominates"
         if not self.dominates:
-            sample = "no sample dominates the others together"
+            who = "no sample dominates the others together"
         return (
             f"gamma={self.gamma:g} over {self.sources} sources: the anchor weighs "
             f"{self.dominant_weight:.3f}, an output blends {self.effective_samples:.2f} effective "
-            f"samples, {sample} (threshold {self.threshold:.4f})."
+            f"samples, {who} (threshold {self.threshold:.4f})."
         )
 
 

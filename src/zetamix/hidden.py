@@ -17,7 +17,7 @@ from zetamix.checks import check_tensor
 from zetamix.mix import apply_plan
 from zetamix.plan import MixPlan, identity_plan
 from zetamix.rules import infer_rule, plan_dtype
-from zetamix.transforms import BatchMix
+from zetamix.transforms import BatchMix, check_transform
 
 INPUT = "input"
 
@@ -46,8 +46,8 @@ class HiddenMix:
     transform: ZetaMixup, Mixup, or ZetaMix(keep_variance=False), with num_classes for integer
         labels. Hidden activations are not centred at 0, so their variance cannot be kept. All
         outputs are blended, including images at "input".
-    generator: a CPU generator that draws the layer; by default that of the transform if it is on
-        the CPU, else torch's default generator. Not used with a single layer.
+
+    The generator of the transform draws the layer if it is on the CPU, else torch's default one.
 
     >>> from zetamix import ZetaMixup
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
@@ -62,20 +62,12 @@ class HiddenMix:
         model: nn.Module,
         layer_names: str | Sequence[str],
         transform: BatchMix,
-        *,
-        generator: torch.Generator | None = None,
     ) -> None:
         self.model = model
         self.transform = transform
         self._modules = _find_layers(model, layer_names)
         self.layer_names = tuple(self._modules)
         _check_transform(transform, self.layer_names)
-        own = transform.generator
-        on_cpu = own is not None and own.device.type == "cpu"
-        self.generator = own if generator is None and on_cpu else generator
-
-    def __repr__(self) -> str:
-        return f"HiddenMix({type(self.model).__name__}, {self.layer_names}, {self.transform!r})"
 
     def __call__(self, inputs: Any, labels: Tensor, /, **options: Any) -> tuple[Any, Tensor]:
         """Return `(model(inputs, **options), targets)`, mixed in one of the layers."""
@@ -100,8 +92,9 @@ class HiddenMix:
             return
         layer = self.layer_names[0]
         if len(self.layer_names) > 1:
-            drawn = torch.randint(len(self.layer_names), (), generator=self.generator)
-            layer = self.layer_names[int(drawn)]
+            own = transform.generator
+            own = own if own is not None and own.device.type == "cpu" else None
+            layer = self.layer_names[int(torch.randint(len(self.layer_names), (), generator=own))]
         plan = transform.make_plan(batch, device=device, dtype=dtype)
         module, done, with_gradients = self._modules[layer], False, torch.is_grad_enabled()
 
@@ -144,21 +137,17 @@ def _mix_first(value: Any, layer: str, plan: MixPlan) -> Any:
     is_tuple = isinstance(value, tuple) and len(value) > 0
     hidden = value[0] if is_tuple else value
     where = "The model's input" if layer == INPUT else f"The output of {layer!r}"
-    if not isinstance(hidden, Tensor) or not hidden.is_floating_point():
-        got = hidden.dtype if isinstance(hidden, Tensor) else type(hidden).__name__
-        raise TypeError(
-            f"{where} must be a floating point tensor, or a tuple that begins with one, got "
-            f"{'no positional argument' if value is None else got}. Choose a later layer, such "
-            "as the embedding, or a layer inside it."
-        )
-    if hidden.ndim == 0 or hidden.shape[0] != plan.batch_size:
-        raise ValueError(
-            f"{where} must have one row per label, {plan.batch_size}, got {list(hidden.shape)}. "
-            "Check that the labels belong to this batch, and set batch_first=True in layers with "
-            "the batch as second dimension."
-        )
-    mixed = apply_plan(hidden, plan.to(hidden.device))
-    return (mixed, *value[1:]) if is_tuple else mixed
+    got = "no positional argument" if value is None else type(hidden).__name__
+    if isinstance(hidden, Tensor):
+        got = f"{hidden.dtype} {list(hidden.shape)}"
+        if hidden.is_floating_point() and hidden.shape[:1] == (plan.batch_size,):
+            mixed = apply_plan(hidden, plan.to(hidden.device))
+            return (mixed, *value[1:]) if is_tuple else mixed
+    raise TypeError(
+        f"{where} must be a floating point tensor with one row per label, [{plan.batch_size}, ...],"
+        f" or a tuple that begins with one, got {got}. Choose a later layer, such as the embedding,"
+        " and set batch_first=True in layers with the batch as second dimension."
+    )
 
 
 def _find_layers(model: nn.Module, names: str | Sequence[str]) -> dict[str, nn.Module]:
@@ -193,16 +182,12 @@ def _refuse_compiled(model: nn.Module, layer: nn.Module) -> None:
             )
 
 
-def _check_transform(transform: object, names: Sequence[str]) -> None:
-    kind = type(transform).__name__
-    if not isinstance(transform, BatchMix):
-        raise TypeError(f"transform must be a ZetaMixup, Mixup or ZetaMix, got {kind}.")
-    if transform.rules is not None:
-        raise ValueError("HiddenMix does not support rules. Pass num_classes to the transform.")
-    if transform.needs_images:
+def _check_transform(transform: BatchMix, names: Sequence[str]) -> None:
+    check_transform(transform)
+    if transform.rules is not None or transform.needs_images:
         raise ValueError(
-            f"{kind} pastes boxes into images, which HiddenMix does not support. Use ZetaMixup, "
-            "Mixup or ZetaMix."
+            "HiddenMix takes ZetaMixup, Mixup or ZetaMix, which blend, without rules, got "
+            f"{transform}. Pass num_classes to the transform."
         )
     if getattr(transform, "keep_variance", False) and any(name != INPUT for name in names):
         raise ValueError(

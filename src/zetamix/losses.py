@@ -1,6 +1,5 @@
-"""Losses for soft targets that agree with torch's losses for hard labels, and accuracy."""
+"""Cross entropy of soft targets, which agrees with torch's cross entropy of hard labels."""
 
-from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 import torch
@@ -8,7 +7,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zetamix import checks
-from zetamix.plan import MixPlan, check_is_plan
 from zetamix.rules import drop_column
 
 Reduction: TypeAlias = Literal["mean", "sum", "none"]
@@ -41,8 +39,11 @@ def soft_cross_entropy(
     >>> torch.allclose(soft, F.cross_entropy(logits, labels, weight=weight))
     True
     """
-    _check_options(logits, targets, reduction, label_smoothing)
-    _check_has_classes("logits", logits)
+    checks.check_choice("reduction", reduction, REDUCTIONS)
+    checks.check_number("label_smoothing", label_smoothing, low=0, high=1)
+    checks.check_tensor("targets", targets)
+    if checks.check_tensor("logits", logits).ndim < 2:
+        raise ValueError(f"logits must be [n, classes, ...], got {list(logits.shape)}.")
     if targets.is_complex():
         raise TypeError(f"targets must be real numbers or class indices, got {targets.dtype}.")
     classes, logits = logits.shape[1], logits.to(torch.promote_types(logits.dtype, torch.float32))
@@ -54,15 +55,16 @@ def soft_cross_entropy(
         weight = weight.to(logits)
     targets = targets.float() if targets.dtype == torch.bool else targets
     if not targets.is_floating_point():
+        dense = targets.shape == logits.shape[:1] + logits.shape[2:]
         return F.cross_entropy(
             logits,
-            _check_class_indices(targets, logits, ignore_index),
+            (targets if dense else drop_column(targets)).long(),
             weight=weight,
             ignore_index=ignore_index,
             label_smoothing=label_smoothing,
             reduction=reduction,
         )
-    checks.check_same_shape("logits", logits, "targets", targets)
+    checks.check_same("shape", "logits", logits, "targets", targets)
     costs = -logits.log_softmax(1)
     shape = (1, classes, *[1] * (logits.ndim - 2))
     scale = costs.new_ones(shape) if weight is None else weight.view(shape)
@@ -76,36 +78,6 @@ def soft_cross_entropy(
     if reduction == "mean":
         return loss.sum() / (scale * mass).sum()
     return loss.sum() if reduction == "sum" else loss
-
-
-def _check_options(logits: Tensor, targets: Tensor, reduction: str, smoothing: float) -> None:
-    checks.check_choice("reduction", reduction, REDUCTIONS)
-    checks.check_number("label_smoothing", smoothing, low=0, high=1)
-    checks.check_tensor("logits", logits)
-    checks.check_tensor("targets", targets)
-
-
-def _check_has_classes(name: str, value: Tensor) -> None:
-    if value.ndim < 2:
-        raise ValueError(f"{name} must be [n, classes, ...], got {list(value.shape)}.")
-
-
-def _check_class_indices(targets: Tensor, logits: Tensor, ignore_index: int) -> Tensor:
-    """Class indices [n, *dense], int64, for logits [n, classes, *dense]; [n, 1] becomes [n]."""
-    expected = logits.shape[:1] + logits.shape[2:]
-    indices = targets if targets.shape == expected else drop_column(targets)
-    if indices.shape != expected:
-        raise ValueError(
-            f"Class indices for logits {list(logits.shape)} must be {list(expected)}, got "
-            f"{list(targets.shape)}. Soft or multi-hot targets must be floating point."
-        )
-    indices, classes = indices.long(), logits.shape[1]
-    if not checks.reads_need_sync(indices):  # on a device torch asserts it
-        outside = (indices < 0) | (indices >= classes)
-        if len(wrong := indices[outside & (indices != ignore_index)]):
-            allowed = f"0 to {classes - 1}, or ignore_index={ignore_index}"
-            raise ValueError(f"Class indices must be {allowed}, got {int(wrong[0])}.")
-    return indices
 
 
 class SoftCrossEntropy(nn.CrossEntropyLoss):
@@ -127,88 +99,3 @@ class SoftCrossEntropy(nn.CrossEntropyLoss):
             label_smoothing=self.label_smoothing,
             reduction=self.reduction,  # type: ignore[arg-type]
         )
-
-
-def soft_binary_cross_entropy(
-    logits: Tensor,
-    targets: Tensor,
-    *,
-    weight: Tensor | None = None,
-    pos_weight: Tensor | None = None,
-    label_smoothing: float = 0.0,
-    reduction: Reduction = "mean",
-) -> Tensor:
-    """Binary cross entropy of mixed multi-label or binary targets, smoothed towards 1/2.
-
-    >>> soft_binary_cross_entropy(torch.zeros(4, 5), torch.rand(4, 5))
-    tensor(0.6931)
-    """
-    _check_options(logits, targets, reduction, label_smoothing)
-    checks.check_same_shape("logits", logits, "targets", targets)
-    wide = torch.promote_types(logits.dtype, torch.float32)
-    smooth = targets.to(wide) * (1 - label_smoothing) + label_smoothing / 2
-    return F.binary_cross_entropy_with_logits(
-        logits.to(wide), smooth, weight=weight, pos_weight=pos_weight, reduction=reduction
-    )
-
-
-def expected_loss(
-    criterion: Callable[[Tensor, Tensor], Tensor],
-    predictions: Tensor,
-    targets: Tensor,
-    plan: MixPlan,
-) -> Tensor:
-    """Σ_i w_i · criterion(prediction, target_i) for a criterion that cannot take soft targets.
-
-    `targets` are those of the original batch, before mixing; `criterion` returns one loss per
-    sample (`reduction="none"`). Returns one loss per output: take `.mean()` of it. For cross
-    entropy this equals the loss against the mixed target, at `plan.sources` times the cost.
-
-    >>> from zetamix.plan import zeta_plan
-    >>> plan = zeta_plan(4, sources=2)
-    >>> l1 = lambda prediction, target: (prediction - target).abs()
-    >>> expected_loss(l1, torch.zeros(4), torch.ones(4), plan)
-    tensor([1., 1., 1., 1.])
-    """
-    check_is_plan(plan)
-    _check_rows("predictions", predictions, plan.outputs)
-    _check_rows("targets", targets, plan.batch_size)
-    terms = []
-    for rank in range(plan.sources):
-        losses = criterion(predictions, targets.index_select(0, plan.indices[:, rank]))
-        if losses.shape != (plan.outputs,):
-            raise ValueError(
-                f"criterion must return one loss per output, [{plan.outputs}], got "
-                f"{list(losses.shape)}. Use reduction='none' and average over other dimensions."
-            )
-        terms.append(losses * plan.weights[:, rank].to(losses.dtype))
-    return sum(terms[1:], terms[0])
-
-
-def _check_rows(name: str, value: Tensor, rows: int) -> None:
-    checks.check_tensor(name, value)
-    if value.shape[0] != rows:
-        raise ValueError(f"{name} must have {rows} rows for this plan, got {value.shape[0]}.")
-
-
-def dominant_accuracy(predictions: Tensor, targets: Tensor, ignore_index: int = -100) -> Tensor:
-    """The fraction of outputs whose predicted class is the class with the largest target.
-
-    Targets are soft targets or class indices. Outputs whose targets are all 0, and class indices
-    equal to `ignore_index`, do not count. For training curves: with ζ-mixup above `GAMMA_MIN`, the
-    class with the largest target is that of the anchor.
-
-    >>> dominant_accuracy(torch.eye(3), torch.tensor([[0.9, 0.1, 0.0]] * 3))
-    tensor(0.3333)
-    """
-    checks.check_tensor("predictions", predictions)
-    checks.check_tensor("targets", targets)
-    _check_has_classes("predictions", predictions)
-    if targets.is_floating_point() or targets.dtype == torch.bool:
-        checks.check_same_shape("predictions", predictions, "targets", targets)
-        targets = targets.to(torch.promote_types(targets.dtype, torch.float32))
-        best, counted = targets.argmax(1), targets.sum(1) > 0
-    else:
-        best = _check_class_indices(targets, predictions, ignore_index)
-        counted = best != ignore_index
-    return ((predictions.argmax(1) == best) & counted).sum() / counted.sum()

@@ -1,6 +1,7 @@
 """`apply_plan` (Eq. 2), and ζ-mixup and mixup of samples and labels as functions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -13,7 +14,6 @@ from zetamix.plan import (
     LamChoice,
     MixPlan,
     PlanRule,
-    check_is_plan,
     mixup_rule,
     zeta_rule,
 )
@@ -47,7 +47,8 @@ def apply_plan(
     tensor([[1.],
             [2.]])
     """
-    check_is_plan(plan)
+    if not isinstance(plan, MixPlan):
+        raise TypeError(f"plan must be a MixPlan, got {type(plan).__name__}.")
     mixed: Nest = in_kind_of(samples, Blend(mean).mix(as_tensors(samples), plan))
     return mixed
 
@@ -76,9 +77,9 @@ def zeta_mixup(
     >>> targets.shape, targets.argmax(1)
     (torch.Size([8, 8]), tensor([0, 1, 2, 3, 4, 5, 6, 7]))
     """
-    given, pair, draw = _read_pair(samples, labels, generator, stream)
-    rule = zeta_rule(labels.shape[0], gamma, sources, outputs, anchor, draw.device)
-    return _mix_pair(given, pair, num_classes, ignore_index, rule, draw, outputs)
+    rule_of = partial(zeta_rule, gamma=gamma, sources=sources, anchor=anchor)
+    hot = None if num_classes is None else OneHot(num_classes, ignore_index)
+    return _mix(samples, labels, hot, rule_of, outputs, generator, stream)
 
 
 def mixup(
@@ -102,30 +103,24 @@ def mixup(
     >>> targets.shape
     torch.Size([8, 10])
     """
-    given, pair, draw = _read_pair(samples, labels, generator, stream)
-    rule = mixup_rule(labels.shape[0], alpha, outputs, per)
-    return _mix_pair(given, pair, num_classes, ignore_index, rule, draw, outputs)
-
-
-def _read_pair(
-    samples: Any, labels: Any, generator: torch.Generator | None, stream: int | None
-) -> tuple[tuple[Any, Any], tuple[Any, Tensor], Draw]:
-    """The pair as given and as tensors, and the random numbers on its device."""
-    given = samples, labels
-    pair = as_tensors(given, coordinates=False)
-    return given, pair, Draw(generator, stream, check_pair(*pair).device)
-
-
-def _mix_pair(
-    given: tuple[Any, Any],
-    pair: tuple[Any, Tensor],
-    num_classes: int | None,
-    ignore_index: int | None,
-    rule: PlanRule,
-    draw: Draw,
-    outputs: int | None,
-) -> tuple[Any, Tensor]:
     hot = None if num_classes is None else OneHot(num_classes, ignore_index)
-    target = infer_rule(pair[1], hot)
-    mixed = mix_pair(*pair, Blend(), target, rule, draw, outputs=outputs)
+    rule_of = partial(mixup_rule, alpha=alpha, per=per)
+    return _mix(samples, labels, hot, rule_of, outputs, generator, stream)
+
+
+def _mix(
+    samples: Any,
+    labels: Any,
+    hot: OneHot | None,
+    rule_of: Callable[..., PlanRule],
+    outputs: int | None,
+    generator: torch.Generator | None,
+    stream: int | None,
+) -> tuple[Any, Tensor]:
+    given = samples, labels
+    samples, labels = as_tensors(given, coordinates=False)
+    draw = Draw(generator, stream, check_pair(samples, labels).device)
+    rule = rule_of(labels.shape[0], outputs=outputs, device=draw.device)
+    target = infer_rule(labels, hot)
+    mixed = mix_pair(samples, labels, Blend(), target, rule, draw, outputs=outputs)
     return in_kind_of(given, mixed)  # type: ignore[no-any-return]

@@ -4,8 +4,8 @@ Every method of this library is a plan. Making one is random and happens here; a
 deterministic and happens in `zetamix.mix`.
 """
 
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -47,19 +47,6 @@ class PlanRule:
     """Whether blended samples are scaled to the variance of a single one."""
 
 
-class PlanArrays(NamedTuple):
-    """A plan as NumPy arrays, for NumPy, JAX and other libraries; see `MixPlan`."""
-
-    indices: Any
-    """[outputs, sources], int64."""
-    weights: Any
-    """[outputs, sources], float32 or float64."""
-    boxes: Any
-    """[outputs, sources, 4], int64, where the plan pastes."""
-    scale: Any
-    """[outputs], where the plan keeps the variance."""
-
-
 @dataclass(frozen=True, eq=False)
 class MixPlan:
     """For each output, the batch rows that are mixed into it and their weights.
@@ -98,52 +85,19 @@ class MixPlan:
         )
 
     def __post_init__(self) -> None:
-        indices = checks.check_tensor("indices", self.indices)
-        weights = checks.check_tensor("weights", self.weights)
-        checks.check_sizes(self.batch_size)
-        if indices.ndim != 2 or indices.shape != weights.shape or indices.shape[1] == 0:
+        indices, weights, boxes = self.indices, self.weights, self.boxes
+        fits = indices.ndim == 2 and indices.shape == weights.shape
+        fits = fits and indices.dtype == torch.int64 and weights.is_floating_point()
+        if boxes is not None:
+            object.__setattr__(self, "size", box.check_size(self.size))
+            fits = fits and boxes.dtype == torch.int64 and boxes.shape == (*indices.shape, 4)
+        if not fits:
+            parts = [part for part in (indices, weights, boxes) if part is not None]
+            got = ", ".join(f"{list(part.shape)} {part.dtype}" for part in parts)
             raise ValueError(
-                "indices and weights must both be [outputs, sources], got "
-                f"{list(indices.shape)} and {list(weights.shape)}."
+                "A plan has indices [outputs, sources], int64, and floating point weights of the "
+                f"same shape; where it pastes, boxes [outputs, sources, 4], int64. Got {got}."
             )
-        if indices.dtype != torch.int64:
-            raise TypeError(f"indices must be int64, got {indices.dtype}.")
-        if not weights.is_floating_point():
-            raise TypeError(f"weights must be floating point, got {weights.dtype}.")
-        checks.check_same_device("indices", indices, "weights", weights)
-        # on a GPU, the gather that uses the indices asserts that they are in range
-        if not checks.reads_need_sync(indices) and indices.numel():
-            low, high = (int(bound) for bound in indices.aminmax())
-            if low < 0 or high >= self.batch_size:
-                raise ValueError(
-                    f"indices must lie in [0, {self.batch_size}) for this batch, "
-                    f"got {low if low < 0 else high}."
-                )
-        if self.boxes is not None or self.size is not None:
-            self._check_boxes()
-
-    def _check_boxes(self) -> None:
-        shape = (*self.indices.shape, 4)
-        boxes = self.boxes
-        if not isinstance(boxes, Tensor) or boxes.shape != shape or boxes.dtype != torch.int64:
-            got = f"{list(boxes.shape)}, {boxes.dtype}" if isinstance(boxes, Tensor) else boxes
-            raise ValueError(
-                f"boxes must be [outputs, sources, 4] = {list(shape)}, int64, got {got}."
-            )
-        height, width = size = box.check_size(self.size)
-        object.__setattr__(self, "size", size)
-        checks.check_same_device("indices", self.indices, "boxes", boxes)
-        if not checks.reads_need_sync(boxes) and boxes.numel():
-            rows, columns = boxes[..., ::2], boxes[..., 1::2]
-            if boxes.min() < 0 or rows.max() > height or columns.max() > width:
-                raise ValueError(f"boxes must lie inside images of {height} × {width} pixels.")
-            whole = torch.tensor([0, 0, height, width])
-            pastes = (boxes[:, 0] == whole).all(1)
-            if not bool((pastes | (boxes == 0).flatten(1).all(1)).all()):
-                raise ValueError(
-                    "The first box of a pasted output must be the whole image, and all boxes of a "
-                    "blended one [0, 0, 0, 0]."
-                )
 
     @property
     def scale(self) -> Tensor | None:
@@ -199,17 +153,14 @@ class MixPlan:
 
     def to(self, device: torch.device | str | int) -> "MixPlan":
         """The same plan on another device."""
-        return _trusted_plan(
-            self.indices.to(device),
-            self.weights.to(device),
-            self.batch_size,
-            keep_variance=self.keep_variance,
-            boxes=None if self.boxes is None else self.boxes.to(device),
-            size=self.size,
-        )
+        boxes = None if self.boxes is None else self.boxes.to(device)
+        indices, weights = self.indices.to(device), self.weights.to(device)
+        return replace(self, indices=indices, weights=weights, boxes=boxes)
 
-    def numpy(self) -> PlanArrays:
-        """The plan as NumPy arrays, copied to the host.
+    def numpy(self) -> tuple[Any, ...]:
+        """`indices`, `weights`, `boxes` and `scale` as NumPy arrays, copied to the host.
+
+        `boxes` is None where the plan pastes nothing, `scale` where it does not keep the variance.
 
         >>> from zetamix import zeta_plan
         >>> indices, weights, boxes, scale = zeta_plan(4, gamma=1.0, sources=2).numpy()
@@ -220,13 +171,7 @@ class MixPlan:
         wide = torch.promote_types(self.weights.dtype, torch.float32)
         scale = None if self.scale is None else self.scale.to(wide)
         parts = (self.indices, self.weights.to(wide), self.boxes, scale)
-        arrays = [None if part is None else part.detach().cpu().numpy().copy() for part in parts]
-        return PlanArrays(*arrays)
-
-
-def check_is_plan(plan: object) -> None:
-    if not isinstance(plan, MixPlan):
-        raise TypeError(f"plan must be a MixPlan, got {type(plan).__name__}.")
+        return tuple(None if p is None else p.detach().cpu().numpy().copy() for p in parts)
 
 
 def _trusted_plan(indices: Tensor, weights: Tensor, batch_size: int, **others: Any) -> MixPlan:
@@ -276,8 +221,7 @@ def draw_plan(
             chosen = draw.uniform(sampling.PASTED, once) < rule.paste
     if rule.p != 1:
         mixed = draw.uniform(sampling.MIXED, outputs, 1) < rule.p
-    weights, areas = _draw_weights(rule, outputs, sources, once, boxes is not None, draw)
-    weights = weights.to(dtype)
+    weights, areas = _draw_weights(rule, outputs, sources, once, boxes is not None, draw, dtype)
     if size is not None and boxes is not None:
         if areas is None:
             boxes = box.place_inside(weights[:, 1:], boxes, size)
@@ -304,9 +248,17 @@ def draw_plan(
 
 
 def _draw_weights(
-    rule: PlanRule, outputs: int, sources: int, once: int, pastes: bool, draw: Draw
+    rule: PlanRule,
+    outputs: int,
+    sources: int,
+    once: int,
+    pastes: bool,
+    draw: Draw,
+    dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor | None]:
     """[outputs or 1, sources], and the areas of CutMix's boxes, [once]."""
+    if not dtype.is_floating_point:
+        raise TypeError(f"dtype must be a floating point dtype, which weights need, got {dtype}.")
     gamma = rule.gamma
     if isinstance(gamma, tuple):
         low, high = gamma
@@ -314,7 +266,7 @@ def _draw_weights(
     elif gamma is not None:
         gamma = sampling.precise(gamma, draw.device)
     if gamma is not None:
-        return sampling.weigh(gamma if gamma.ndim else gamma[None], sources), None
+        return sampling.weigh(gamma if gamma.ndim else gamma[None], sources).to(dtype), None
     cuts = pastes and rule.box_alpha is not None
     # one output uses one of the two, so they may come from the same numbers
     alphas = [rule.box_alpha if cuts and rule.paste == 1 else rule.alpha]
@@ -323,7 +275,7 @@ def _draw_weights(
     lams = sampling.draw_lam(draw, once, [alpha for alpha in alphas if alpha is not None])
     lam = lams[0]
     both = [lam, 1 - lam] if sources > 1 else [torch.ones_like(lam)]
-    return torch.stack(both, 1), 1 - lams[-1] if cuts else None
+    return torch.stack(both, 1).to(dtype), 1 - lams[-1] if cuts else None
 
 
 def zeta_plan(
@@ -357,8 +309,7 @@ def zeta_plan(
     tensor([0, 1, 2, 3, 4, 5, 6, 7])
     """
     draw = Draw(generator, stream, device)
-    checks.check_weights_dtype(dtype)
-    rule = zeta_rule(batch_size, gamma, sources, outputs, anchor, draw.device)
+    rule = zeta_rule(batch_size, gamma, sources, anchor, outputs, draw.device)
     return draw_plan(rule, batch_size, draw, outputs=outputs, dtype=dtype)
 
 
@@ -366,8 +317,8 @@ def zeta_rule(
     batch: int,
     gamma: Gamma,
     sources: int | None,
-    outputs: int | None,
     anchor: AnchorChoice,
+    outputs: int | None,
     device: torch.device,
 ) -> PlanRule:
     """The rule of a ζ-mixup plan; raises if an argument is invalid."""
@@ -402,15 +353,16 @@ def mixup_plan(
     tensor([1., 1., 1., 1.])
     """
     draw = Draw(generator, stream, device)
-    checks.check_weights_dtype(dtype)
-    rule = mixup_rule(batch_size, alpha, outputs, per)
+    rule = mixup_rule(batch_size, alpha, per, outputs, draw.device)
     return draw_plan(rule, batch_size, draw, outputs=outputs, dtype=dtype)
 
 
-def mixup_rule(batch: int, alpha: float, outputs: int | None, per: LamChoice) -> PlanRule:
+def mixup_rule(
+    batch: int, alpha: float, per: LamChoice, outputs: int | None, device: torch.device
+) -> PlanRule:
     """The rule of a mixup plan; raises if an argument is invalid."""
     checks.check_sizes(batch, None, outputs)
-    checks.check_alpha("alpha", alpha)
+    checks.check_number("alpha", alpha, low=0, above=True)
     checks.check_choice("per", per, LAMS)
     return PlanRule(alpha=alpha, per=per)
 
@@ -419,6 +371,5 @@ def identity_plan(
     batch_size: int, *, device: torch.device | str | int = "cpu", dtype: torch.dtype = torch.float32
 ) -> MixPlan:
     """The plan that mixes nothing: output k is sample k."""
-    checks.check_sizes(batch_size)
     rows = torch.arange(batch_size, device=device)[:, None]
     return _trusted_plan(rows, torch.ones(batch_size, 1, device=device, dtype=dtype), batch_size)

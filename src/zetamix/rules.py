@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -16,11 +16,9 @@ from zetamix.boxes import Size
 from zetamix.checks import (
     check_count,
     check_number,
-    check_same_device,
+    check_same,
     check_tensor,
-    check_values,
     has_memory,
-    is_batched,
     reads_need_sync,
 )
 from zetamix.kernels import dispatch
@@ -64,9 +62,13 @@ class Blend:
         given: Any = self.mean
         numbers = given.tolist() if hasattr(given, "tolist") else given
         object.__setattr__(self, "mean", tuple(numbers) if isinstance(numbers, list) else numbers)
-        if self.mean is not None:
-            for number in self.mean if isinstance(self.mean, Sequence) else [self.mean]:
-                check_number("mean", number, low=0, high=1)
+        for number in self.means or ():
+            check_number("mean", number, low=0, high=1)
+
+    @property
+    def means(self) -> Sequence[float] | None:
+        """The mean of all channels, or of each of them."""
+        return self.mean if self.mean is None or isinstance(self.mean, Sequence) else (self.mean,)
 
     def mix(self, value: Any, plan: MixPlan, *, looked: bool = False) -> Any:
         """Mix by the plan. looked: whether the range of the values has been checked."""
@@ -81,30 +83,28 @@ class Blend:
 
     def _mix(self, leaf: Tensor, plan: MixPlan, looked: bool) -> Tensor:
         if leaf.dtype not in MIXABLE:
-            _refuse_dtype(leaf.dtype)
+            raise TypeError(
+                "samples must be floating point of 16 bits or more, uint8, int8 or int16, got "
+                f"{leaf.dtype}. Convert measurements with .float(), or if they are complex with "
+                "torch.view_as_real. Token ids cannot be mixed: mix their embeddings."
+            )
         if not plan.keep_variance or not is_image(leaf.shape):
             return dispatch.mix_samples(leaf, plan)
-        if self.mean is None:
-            if not leaf.is_floating_point():
-                how = "floating point: pass samples.float(), normalised"
-                if leaf.dtype == torch.uint8:
-                    how = "their mean: pass mean= (in [0, 1], a number or one per channel)"
-                raise TypeError(
-                    f"Keeping the variance of {leaf.dtype} images needs {how}, or "
-                    "keep_variance=False."
-                )
-            return dispatch.mix_samples(leaf, plan, True)
-        if leaf.is_floating_point():
-            if not looked and leaf.numel():
-                check_range(leaf)
-        elif leaf.dtype != torch.uint8:
-            raise TypeError(f"mean needs samples in [0, 1] or of dtype uint8, got {leaf.dtype}.")
-        means = self.mean if isinstance(self.mean, Sequence) else (self.mean,)
-        if isinstance(self.mean, Sequence) and len(means) != leaf.shape[1]:
-            raise ValueError(
-                f"mean must be one number or one per channel ({leaf.shape[1]}), got {len(means)}."
+        if not (leaf.is_floating_point() or (self.mean is not None and leaf.dtype == torch.uint8)):
+            raise TypeError(
+                "Keeping the variance needs normalised images, or mean= and images in [0, 1] or of "
+                f"dtype uint8, got {leaf.dtype}{'' if self.mean is None else ' with mean='}. Or "
+                "pass keep_variance=False."
             )
-        return dispatch.mix_samples(leaf, plan, True, means)
+        if self.mean is None:
+            return dispatch.mix_samples(leaf, plan, True)
+        if leaf.is_floating_point() and leaf.numel() and not looked:
+            check_range(leaf)
+        if isinstance(self.mean, Sequence) and len(self.mean) != leaf.shape[1]:
+            raise ValueError(
+                f"mean must be one number or {leaf.shape[1]}, for each channel, got {self.mean}."
+            )
+        return dispatch.mix_samples(leaf, plan, True, self.means)
 
 
 def check_range(leaf: Tensor, *, waits: bool = False) -> None:
@@ -114,7 +114,7 @@ def check_range(leaf: Tensor, *, waits: bool = False) -> None:
     """
     low, high = leaf.detach().aminmax()
     if reads_need_sync(leaf) and not waits:
-        check_values((low >= 0) & (high <= 1), "mean needs samples in [0, 1].")
+        torch._assert_async((low >= 0) & (high <= 1), "mean needs samples in [0, 1].")
     elif has_memory(leaf):
         least, most = torch.stack([low, high]).tolist()
         if least < 0 or most > 1:
@@ -125,20 +125,6 @@ def check_range(leaf: Tensor, *, waits: bool = False) -> None:
                 "mean needs samples in [0, 1] or of dtype uint8, got values from "
                 f"{least:g} to {most:g}. {hint}"
             )
-
-
-def _refuse_dtype(dtype: torch.dtype) -> None:
-    hint = "Token ids cannot be mixed: mix their embeddings."
-    if dtype.is_complex:
-        hint = "Pass torch.view_as_real(samples), which mixes real and imaginary parts."
-    elif dtype.is_floating_point:
-        hint = "Convert them with .float() or .half()."
-    elif dtype in (torch.bool, torch.int32, torch.int64) or "uint" in str(dtype):
-        hint = f"Convert measurements with .float(). {hint}"
-    raise TypeError(
-        f"samples must be floating point of 16 bits or more, uint8, int8 or int16, got {dtype}. "
-        f"{hint}"
-    )
 
 
 @dataclass(frozen=True)
@@ -169,13 +155,7 @@ class OneHot:
         labels = (value if value.ndim == 1 else drop_column(value)).long()
         on_host = labels.is_cpu and not torch.compiler.is_compiling()
         readable = on_host and has_memory(labels)
-        if readable or not on_host:
-            self._check_range(labels, readable)
-        elif is_batched(labels):
-            raise TypeError(
-                "Class labels cannot be read inside torch.vmap. Mix them outside of it, or as "
-                "one-hot floating point targets with Average()."
-            )
+        self._check_range(labels, readable)
         if labels.ndim > 1:
             return self._mix_dense(labels, plan)
         if readable:
@@ -204,11 +184,9 @@ class OneHot:
             torch._assert_async(valid.all(), f"{message}. Is num_classes right?")
         elif labels.numel() and not bool(valid.all()):
             wrong = labels[~valid].flatten()[0].item()
-            hint = "Is num_classes right?"
+            hint = f"Is num_classes right? If {wrong} means ignored, pass ignore_index={wrong}."
             if self.num_classes == 1:
                 hint = f"For one logit per sample, pass {ONE_LOGIT}; for two, pass num_classes=2."
-            if wrong < 0 or wrong == 255:
-                hint = f"If this label means ignored, pass ignore_index={wrong}."
             raise ValueError(f"{message}, got {wrong}. {hint}")
 
     def _scatter(self, labels: Tensor, plan: MixPlan) -> Tensor:
@@ -283,11 +261,6 @@ def check_pair(samples: Any, labels: Any) -> Tensor:
         check_tensor("samples", leaf)
     first: Tensor = leaves[0]
     check_tensor("labels", labels)
-    if not torch.compiler.is_compiling() and (is_batched(first) or is_batched(labels)):
-        raise TypeError(
-            "A plan cannot be drawn inside torch.vmap. Draw it outside with zeta_plan or "
-            "mixup_plan, and apply it inside with apply_plan."
-        )
     if first.shape[0] == 0:
         raise ValueError("The batch is empty: mixing needs at least one sample.")
     if first.shape[0] != labels.shape[0]:
@@ -299,7 +272,7 @@ def check_pair(samples: Any, labels: Any) -> Tensor:
             f"and {labels.shape[0]} labels.{hint}"
         )
     if first.device != labels.device:
-        check_same_device("samples", first, "labels", labels)
+        check_same("device", "samples", first, "labels", labels)
     return first
 
 
@@ -324,7 +297,9 @@ def mix_pair(
     if on_gpu and isinstance(target, OneHot):
         classes = target.num_classes, target.ignore_index
         keeps = rule.keep_variance and is_image(samples.shape)
-        pair = dispatch.mix_labelled(samples, labels, *classes, rule, keeps, size, blend.mean, draw)
+        pair = dispatch.mix_labelled(
+            samples, labels, *classes, rule, keeps, size, blend.means, draw
+        )
         if pair is not None:
             return pair
     if not isinstance(samples, Tensor):
@@ -338,10 +313,8 @@ def mix_pair(
 
 def plan_dtype(batch: object) -> torch.dtype:
     """The dtype of the weights: float64 if any tensor of the batch is float64, else float32."""
-    for leaf in pytree.tree_leaves(batch):
-        if isinstance(leaf, Tensor) and leaf.dtype == torch.float64:
-            return torch.float64
-    return torch.float32
+    dtypes = [leaf.dtype for leaf in pytree.tree_leaves(batch) if isinstance(leaf, Tensor)]
+    return torch.float64 if torch.float64 in dtypes else torch.float32
 
 
 def _check_fits(name: str, value: Any, plan: MixPlan) -> None:
@@ -352,10 +325,8 @@ def _check_fits(name: str, value: Any, plan: MixPlan) -> None:
         raise ValueError(
             f"The plan was made for a batch of {plan.batch_size}, but {name} has {length} rows."
         )
-    if not is_list and value.device != plan.device:
-        raise ValueError(
-            f"The plan is on {plan.device}, but {name} is on {value.device}. Move one with .to()."
-        )
+    if not is_list:
+        check_same("device", "plan", plan.indices, name, value)
 
 
 def drop_column(labels: Tensor) -> Tensor:
@@ -370,20 +341,19 @@ def infer_rule(labels: Tensor, hot: OneHot | None) -> OneHot | Average:
     hot: the rule for class indices, where their number is known.
     """
     if not isinstance(labels, Tensor) or labels.ndim == 0:
-        _refuse_labels(labels)
+        got = "a scalar tensor" if isinstance(labels, Tensor) else type(labels).__name__
+        raise TypeError(
+            f"labels must be a tensor with one entry for each sample, got {got}. Mixing needs a "
+            "batch: apply it after the DataLoader, and pass torch.as_tensor(labels). For a batch "
+            "without labels, or a dict or tuple of them, pass rules= with one rule per entry."
+        )
     num_classes = None if hot is None else hot.num_classes
     if labels.is_floating_point() or labels.dtype == torch.bool:
         if num_classes is not None and (labels.ndim < 2 or labels.shape[1] != num_classes):
-            hint = "For regression, do not pass num_classes."
-            if drop_column(labels).ndim == 1:
-                hint = f"For class indices, pass labels.long(). {hint}"
-            if num_classes == 1 and labels.ndim == 1:
-                hint = f"For one logit per sample, pass {ONE_LOGIT}."
-            if labels.dtype == torch.bool and drop_column(labels).ndim != 2:
-                hint = "For two classes, False and True, pass labels.long()."
             raise ValueError(
                 f"Soft labels must be [n, num_classes={num_classes}], got {list(labels.shape)}. "
-                f"{hint}"
+                f"For class indices, pass labels.long(); for one logit per sample, {ONE_LOGIT} "
+                "and num_classes=1; for regression, no num_classes."
             )
         return Average()
     if hot is None:
@@ -401,16 +371,3 @@ def infer_rule(labels: Tensor, hot: OneHot | None) -> OneHot | Average:
             "for dense ones."
         )
     return hot
-
-
-def _refuse_labels(labels: object) -> None:
-    got = "a scalar tensor" if isinstance(labels, Tensor) else type(labels).__name__
-    if labels is None:
-        hint = "To mix samples without labels, pass rules=(Blend(),), or use apply_plan."
-    elif isinstance(labels, (tuple, list)) and not any(isinstance(e, Tensor) for e in labels):
-        hint = "Pass torch.as_tensor(labels)."
-    elif isinstance(labels, (Mapping, tuple, list)):
-        hint = "For a dict or tuple of targets, pass rules= with one rule per entry."
-    else:
-        hint = "Mixing needs a batch: apply it after the DataLoader, not to single samples."
-    raise TypeError(f"labels must be a tensor with one entry for each sample, got {got}. {hint}")

@@ -54,8 +54,7 @@ class Draw:
     ) -> None:
         if device is None:
             device = generator.device if isinstance(generator, torch.Generator) else "cpu"
-        if not isinstance(device, torch.device):
-            device = torch.device(device)
+        device = torch.device(device)
         if device == ANY_CUDA and torch.cuda.is_available():
             device = torch.device("cuda", torch.cuda.current_device())
         if generator is not None:
@@ -178,11 +177,9 @@ def draw_rows(draw: Draw, batch: int, sources: int, outputs: int, own_anchor: bo
     own_anchor: output k begins with row k.
     """
     anchors = torch.arange(outputs, device=draw.device) % batch if own_anchor else None
-    by_keys = False
-    if torch.compiler.is_compiling() or sources > MOST_FEW:
-        # in a traced function, one graph for all batch sizes: do not branch on their comparison
-        by_keys = holds_for_all_sizes(order_width(batch, sources) == batch)
-    if by_keys:
+    # in a traced function, one graph for all batch sizes: do not branch on their comparison
+    many = torch.compiler.is_compiling() or sources > MOST_FEW
+    if many and holds_for_all_sizes(order_width(batch, sources) == batch):
         # the batch rows of each output sorted by random keys
         keys = draw.integers(ORDER, outputs, batch)
         if anchors is not None:

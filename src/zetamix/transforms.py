@@ -4,6 +4,7 @@ They take a batch `(samples, labels)` and return `(samples, targets)`. Use them 
 as its `collate_fn`, or in `torchvision.transforms.v2` containers.
 """
 
+import ctypes
 import itertools
 import math
 import os
@@ -12,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from multiprocessing.context import get_spawning_popen
-from multiprocessing.sharedctypes import RawArray
+from multiprocessing.reduction import ForkingPickler
+from multiprocessing.sharedctypes import RawArray, reduce_ctype  # type: ignore[attr-defined]
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, overload
 
 import torch
@@ -23,7 +25,6 @@ from zetamix import batches, checks
 from zetamix.batches import Rules
 from zetamix.boxes import Size, check_size
 from zetamix.checks import Gamma, GammaSchedule
-from zetamix.gamma import dominance_threshold
 from zetamix.plan import (
     ANCHORS,
     LAMS,
@@ -49,12 +50,10 @@ from zetamix.sampling import Draw, process_stream
 NOT_SET = -1.0
 # the mean of a smaller batch is too noisy to judge
 LEAST_CENTRED = 16
-# what a state_dict holds, and what versions before 0.2 wrote beside it
-SAVED = ("epoch", "generator", "enabled", "p", "gamma_low", "gamma_high")
 # beside γ, the attributes that can be set at any time; others are fixed when a transform is made
 CHANGING = ("enabled", "p", "training")
 
-_is_unit = partial(checks.check_number, low=0, high=1)
+_is_above_0 = partial(checks.check_number, low=0, above=True)
 CHECKS: dict[str, Callable[[str, Any], None]] = {
     "ignore_index": partial(checks.check_count, least=-math.inf),
     "generator": lambda _, value: checks.check_generator(value),
@@ -62,10 +61,10 @@ CHECKS: dict[str, Callable[[str, Any], None]] = {
     "sources": partial(checks.check_count, least=2),
     "anchor": partial(checks.check_choice, choices=ANCHORS),
     "per": partial(checks.check_choice, choices=LAMS),
-    "until": checks.check_until,
+    "until": partial(checks.check_number, low=0, high=1, above=True),
     **dict.fromkeys(("enabled", "training", "keep_variance"), checks.check_flag),
-    **dict.fromkeys(("p", "paste", "switch_prob"), _is_unit),
-    **dict.fromkeys(("alpha", "mixup_alpha", "cutmix_alpha"), checks.check_alpha),
+    **dict.fromkeys(("p", "paste", "switch_prob"), partial(checks.check_number, low=0, high=1)),
+    **dict.fromkeys(("alpha", "mixup_alpha", "cutmix_alpha"), _is_above_0),
 }
 MAY_BE_NONE = ("ignore_index", "generator", "stream", "sources")
 
@@ -118,13 +117,11 @@ class BatchMix(nn.Module):
         mean = getattr(self, "mean", None)
         if self.rules is not None:
             batches.check_rule_types(self.rules)
-            for name, option, instead in (
-                ("num_classes", self.num_classes, "OneHot(num_classes)"),
-                ("ignore_index", self.ignore_index, "OneHot(..., ignore_index)"),
-                ("mean", mean, "Blend(mean=...)"),
-            ):
-                if option is not None:
-                    raise ValueError(f"Pass {name} or rules, not both. With rules, use {instead}.")
+            if (self.num_classes, self.ignore_index, mean) != (None, None, None):
+                raise ValueError(
+                    "Pass rules, or num_classes, ignore_index and mean, not both. With rules, use "
+                    "OneHot(num_classes, ignore_index) and Blend(mean)."
+                )
         for name, check in CHECKS.items():
             value = getattr(self, name, None)
             if hasattr(self, name) and (value is not None or name not in MAY_BE_NONE):
@@ -137,7 +134,6 @@ class BatchMix(nn.Module):
         self._home_rank = 0
         self._own = Controls(p=float(self.p))
         self._schedule: GammaSchedule | None = None
-        self._warned = False
         self._start()
         names = [option.name for option in fields(PlanRule) if hasattr(self, option.name)]
         options = {name: getattr(self, name) for name in names} | self._boxes()
@@ -157,40 +153,25 @@ class BatchMix(nn.Module):
 
     def __setattr__(self, name: str, value: Any) -> None:
         # the rule is the last attribute that the constructor sets
-        if "_rule" not in self.__dict__ or name.startswith("_"):
-            super().__setattr__(name, value)
-            return
-        options = [option.name for option in fields(self)]
-        if name == "gamma" and name in options:
-            if isinstance(value, Tensor) or callable(value):
-                raise TypeError(
-                    "gamma can be set to a number or a range (low, high), got "
-                    f"{type(value).__name__}, which running loader workers would not see. Pass it "
-                    "to the constructor."
-                )
-            self._use_gamma(value)
-            self._schedule = None
-            return
-        if name in CHANGING:
+        made = "_rule" in self.__dict__
+        if made and name in CHANGING:
             CHECKS[name](name, value)
             value = float(value) if name == "p" else bool(value)
             self._control(**{name: value})
-        elif name in options:
-            raise AttributeError(
-                f"{name} is fixed when a transform is made, because running loader workers would "
-                f"not see a change. Make a new {type(self).__name__}({name}=...)."
-            )
-        # classes that users derive may have attributes of their own
-        elif type(self).__module__ == __name__:
-            raise AttributeError(
-                f"{type(self).__name__} has no attribute {name!r}; its options: "
-                f"{', '.join(sorted(options))}."
-            )
+        elif made and name in {option.name for option in fields(self)}:
+            if name != "gamma" or isinstance(value, Tensor) or callable(value):
+                raise AttributeError(
+                    f"{name} is fixed when a transform is made, because running loader workers "
+                    f"would not see a change. Make a new {type(self).__name__}({name}=...). What "
+                    "can be set: enabled, p, and gamma as a number or a range (low, high)."
+                )
+            value = self._use_gamma(value)
+            self._schedule = None
         super().__setattr__(name, value)
 
     def _use_gamma(self, gamma: Any, **controls: float) -> Gamma:
         """Mix with this γ from now on; sets other controls with it."""
-        self._check_gamma(gamma)
+        checks.check_gamma(gamma)
         low = high = NOT_SET
         if isinstance(gamma, (tuple, list)):
             low, high = gamma = float(gamma[0]), float(gamma[1])
@@ -199,10 +180,6 @@ class BatchMix(nn.Module):
         self.__dict__["gamma"] = gamma
         self._control(gamma_low=low, gamma_high=high, **controls)
         return gamma  # type: ignore[no-any-return]
-
-    def _check_gamma(self, gamma: Gamma) -> None:
-        """Raise if γ is invalid."""
-        checks.check_gamma(gamma)
 
     if TYPE_CHECKING:
 
@@ -226,7 +203,7 @@ class BatchMix(nn.Module):
         return self._rule_now() is not None
 
     def set_epoch(self, epoch: int, epochs: int | None = None) -> None:
-        """Set the epoch, from 0; of `epochs`, the first `mixed_epochs(epochs)` are mixed.
+        """Set the epoch, from 0; of `epochs`, the first ⌊until · epochs⌋, at least one, are mixed.
 
         `epochs` may be left out if `until` is 1. Without this call every epoch is mixed.
         """
@@ -236,19 +213,16 @@ class BatchMix(nn.Module):
         elif self.until < 1:
             raise ValueError(
                 f"set_epoch needs the number of epochs: {type(self).__name__} mixes in the first "
-                f"{self.until:.0%} of them. Pass set_epoch(epoch, epochs), or until=1."
+                f"{self.until:.0%} of them. Pass set_epoch(epoch, epochs) (to Lightning's Trainer "
+                "max_epochs), or until=1."
             )
-        self._begin(epoch, epochs is None or epoch < self.mixed_epochs(epochs))
+        # 0.29 · 100 is 28.999999999999996
+        self._begin(epoch, epochs is None or epoch < max(1, math.floor(self.until * epochs + 1e-9)))
 
     def set_progress(self, done: float, epoch: int = 0) -> None:
         """For trainers that count steps: mix while less than `until` of the training is done."""
         checks.check_number("done", done, low=0)
         self._begin(epoch, self.until == 1 or done < self.until)
-
-    def mixed_epochs(self, epochs: int) -> int:
-        """How many of `epochs`, from the first, are mixed: ⌊until · epochs⌋, but at least one."""
-        # 0.29 · 100 is 28.999999999999996
-        return max(1, math.floor(self.until * epochs + 1e-9))
 
     def _begin(self, epoch: int, before_until: bool) -> None:
         changes: dict[str, float] = {"epoch": epoch, "before_until": before_until}
@@ -269,11 +243,12 @@ class BatchMix(nn.Module):
         if self._block is not None and self._block_owner == os.getpid():
             self._block[:] = self._own
 
-    def _share(self) -> None:
-        """Have memory that processes about to be started read, if they are loader workers."""
+    def _share(self) -> Any:
+        """The memory that processes about to be started read, if they are loader workers."""
         if self._block_owner != os.getpid():
             self._block = RawArray("d", list(self._own))
             self._block_owner = os.getpid()
+        return self._block
 
     # a batch
 
@@ -285,46 +260,39 @@ class BatchMix(nn.Module):
         if self.rules is None and type(samples) is Tensor is type(labels) and not rest:
             return self._mix_pair(samples, labels)
         given = samples if labels is ... else (samples, labels, *rest)
-        if self.rules is None and isinstance(given, Tensor):
-            given = (given,)
         batch = batches.as_tensors(given, coordinates=self.rules is not None)
-        by_rules = self.rules is not None
-        mixed = self._mix_by_rules(batch, self.rules) if by_rules else self._mix_batch(batch)
+        mixed = self._mix_batch(batch) if self.rules is None else self._mix_by_rules(batch)
         return mixed if batch is given else batches.in_kind_of(given, mixed)
 
-    def _mix_pair(self, samples: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def _mix_pair(self, samples: Any, labels: Tensor) -> tuple[Any, Tensor]:
         target = infer_rule(labels, self._one_hot)
-        check_pair(samples, labels)
-        batch, device = samples.shape[0], samples.device
+        batch, device = labels.shape[0], check_pair(samples, labels).device
         rule = self._rule_now()
         if rule is None:
             alone = identity_plan(batch, device=device, dtype=plan_dtype((samples, labels)))
             return samples, target.mix(labels, alone)
-        size = self._size_of([(samples, self._blend)])
+        one = type(samples) is Tensor
+        leaves = [(samples, self._blend)] if one else batches.blended_leaves(samples, self._blend)
+        size = self._size_of(leaves)
         draw = self._draw(rule, batch, device)
         return mix_pair(samples, labels, self._blend, target, rule, draw, size=size)
 
     def _mix_batch(self, batch: Any) -> Any:
         """Mix a batch of tensors by the rules that its entries suggest."""
-        names = batches.find_pair(batch, self._blend, self._one_hot, type(self).__name__)
+        names = batches.find_pair(batch, type(self).__name__)
         if len(batch) > 2 and self._rule.anchor == "random":
             raise ValueError(
                 'With anchor="random" an output begins with another sample than its own, '
                 "so entries behind the labels need a rule: pass rules=."
             )
-        samples, labels = batch[names[0]], batch[names[1]]
-        if type(samples) is Tensor:
-            mixed = self._mix_pair(samples, labels)
-        else:
-            rules = self._blend, infer_rule(labels, self._one_hot)
-            check_pair(samples, labels)
-            mixed = self._mix_by_rules((samples, labels), rules)
+        mixed = self._mix_pair(batch[names[0]], batch[names[1]])
         if isinstance(batch, dict):
             return {**batch, names[0]: mixed[0], names[1]: mixed[1]}
         return batches.in_form_of(batch, [*mixed, *batch[2:]])
 
-    def _mix_by_rules(self, batch: Any, rules: Any) -> Any:
-        first = batches.check_first_tensor(batch)
+    def _mix_by_rules(self, batch: Any) -> Any:
+        rules: Any = self.rules
+        first = batches.first_tensor(batch)
         size, device, dtype = first.shape[0], first.device, plan_dtype(batch)
         rule = self._rule_now()
         if rule is None:
@@ -352,15 +320,13 @@ class BatchMix(nn.Module):
         size: (height, width) of the images to paste into; without it all outputs are blended.
         """
         checks.check_sizes(batch_size)
-        checks.check_weights_dtype(dtype)
         if size is not None or self.needs_images:
             size = check_size(size)
         rule = self._rule_now()
         if rule is None:
             return identity_plan(batch_size, device=device, dtype=dtype)
-        return draw_plan(
-            rule, batch_size, self._draw(rule, batch_size, device), size=size, dtype=dtype
-        )
+        draw = self._draw(rule, batch_size, device)
+        return draw_plan(rule, batch_size, draw, size=size, dtype=dtype)
 
     def _draw(self, rule: PlanRule, batch_size: int, device: torch.device | str) -> Draw:
         """The random numbers of one call."""
@@ -395,22 +361,18 @@ class BatchMix(nn.Module):
             return None
         sizes = set()
         for leaf, _ in leaves:
-            if is_image(leaf.shape) or (self.needs_images and leaf.ndim >= 4):
+            if is_image(leaf.shape):
                 sizes.add((leaf.shape[-2], leaf.shape[-1]))
         if len(sizes) == 1:
             return sizes.pop()
         if not self.needs_images:
             # one box cannot cover the same part of images of different sizes
             return None
-        images = [leaf.shape for leaf, _ in leaves if leaf.ndim >= 4]
-        shapes = images or [leaf.shape for leaf, _ in leaves]
-        listed = ", ".join(str(list(shape)) for shape in shapes) or "none"
-        needs = "boxes into images [batch, channels, height, width]"
-        if images:
-            needs = "the same boxes into all images of a sample, which must have one size"
+        listed = ", ".join(str(list(leaf.shape)) for leaf, _ in leaves) or "none"
         raise ValueError(
-            f"{type(self).__name__} pastes {needs}, got {listed}. "
-            f"{'Resize them. ' if images else ''}Use ZetaMix, ZetaMixup or Mixup for other data."
+            f"{type(self).__name__} pastes boxes into images [batch, channels, height, width] of "
+            f"one size, at least 2 × 2, got {listed}. Resize them, or use ZetaMix, ZetaMixup or "
+            "Mixup, which blend other data."
         )
 
     def _look(self, leaves: Sequence[tuple[Tensor, Blend]]) -> None:
@@ -428,8 +390,14 @@ class BatchMix(nn.Module):
             self._looked = True
         for leaf, blend in leaves:
             has_mean = blend.mean is not None
-            if not traced and rule.paste:
-                _warn_of_shape(leaf.shape, self.needs_images)
+            shape = leaf.shape
+            last = len(shape) == 4 and shape[-1] in (1, 3, 4) and min(shape[1:3]) > 4
+            if not traced and rule.paste and last:
+                checks.warn(
+                    f"Images of shape {list(shape)} look like [batch, height, width, channels], "
+                    "but boxes are pasted in [batch, channels, height, width]. Pass "
+                    "images.permute(0, 3, 1, 2)."
+                )
             # with a mean, outputs are clipped, also where nothing is scaled
             scales = rule.keep_variance and (rule.paste != 1 or has_mean)
             if not (scales and is_image(leaf.shape) and leaf.is_floating_point()):
@@ -437,22 +405,19 @@ class BatchMix(nn.Module):
             if traced:
                 seen = _look_once(leaf.detach(), self._number, has_mean)
                 torch._assert_async(seen, "mean needs samples in [0, 1].")
-            elif checks.has_memory(leaf) and _check_values(leaf, has_mean):
-                return
+            elif checks.has_memory(leaf):
+                _check_values(leaf, has_mean)
 
     def extra_repr(self) -> str:
-        inherited = {option.name for option in fields(BatchMix)}
-        own = [option.name for option in fields(self) if option.name not in inherited]
-        names = [*own, "rules" if self.rules else "num_classes", "p", "until", "enabled"]
+        names = [option.name for option in fields(self) if option.name != "generator"]
         values = {name: getattr(self, name) for name in names}
         if self._schedule is not None:
             values["gamma"] = getattr(self._schedule, "__name__", self._schedule)
-        shown = [
+        return ", ".join(
             f"{name}={value if name == 'gamma' else repr(value)}"
             for name, value in values.items()
-            if name != "mean" or value is not None
-        ]
-        return ", ".join(shown if self.stream is None else [*shown, f"stream={self.stream}"])
+            if value is not None or name == "sources"
+        )
 
     # Inside a model (where the prefix is not empty) nothing is saved: the model's state_dict holds
     # tensors of the model, and loads with and without the transform.
@@ -470,7 +435,7 @@ class BatchMix(nn.Module):
         if prefix:
             return
         _, _, missing_keys, unexpected_keys, _ = given
-        unexpected_keys += [name for name in state_dict if name not in SAVED]
+        unexpected_keys += state_dict.keys() - {"epoch", "generator"}
         if "epoch" in state_dict:
             self._begin(int(state_dict["epoch"]), bool(self._own.before_until))
         else:
@@ -490,12 +455,8 @@ class BatchMix(nn.Module):
         if self.generator is not None:
             numbers = bytes(self.generator.get_state().tolist())
             state["generator"] = (str(self.generator.device), numbers)
-        if get_spawning_popen() is None:
-            state["_block"] = None
-        else:
-            # the process that is being started may be a loader worker
-            self._share()
-            state["_block"] = self._block
+        # the process that is being started may be a loader worker
+        state["_block"] = None if get_spawning_popen() is None else self._share()
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -505,25 +466,30 @@ class BatchMix(nn.Module):
             given["generator"] = torch.Generator(device)
             given["generator"].set_state(torch.tensor(list(numbers), dtype=torch.uint8))
         super().__setstate__(given)  # type: ignore[no-untyped-call]
-        block, owner = given["_block"], os.getppid()
         self._start()
         # the parent's memory: read by a loader worker, and not written
-        self._block, self._block_owner = block, owner if block is not None else 0
+        self._block = given["_block"]
 
 
+def check_transform(transform: object) -> None:
+    """Raise unless `transform` is one of those that derive from `BatchMix`."""
+    if not isinstance(transform, BatchMix):
+        raise TypeError(
+            "transform must be one of ZetaMix, ZetaMixup, Mixup, CutMix and MixupOrCutMix, got "
+            f"{type(transform).__name__}."
+        )
+
+
+# a pickler knows the types that were registered before it was made: not one that `_share` brings
+ForkingPickler.register(ctypes.c_double * len(Controls._fields), reduce_ctype)
 _numbers = itertools.count()
 _live: "weakref.WeakSet[BatchMix]" = weakref.WeakSet()
 _looked_at: set[int] = set()
 
 
-def _share_all() -> None:
-    for transform in list(_live):
-        transform._share()
-
-
 if hasattr(os, "register_at_fork"):
     # a forked process may be a loader worker; no memory is shared before
-    os.register_at_fork(before=_share_all)
+    os.register_at_fork(before=lambda: [transform._share() for transform in list(_live)])
 
 
 # whether torch.export traces: an exported program has no operators of ours
@@ -545,16 +511,13 @@ def _(samples: Tensor, number: int, has_mean: bool) -> Tensor:
     return samples.new_empty((), dtype=torch.bool)
 
 
-def _check_values(leaf: Tensor, has_mean: bool) -> bool:
-    """Warn of images that are not normalised; raise if a mean is given for those that are.
-
-    Whether it warned.
-    """
+def _check_values(leaf: Tensor, has_mean: bool) -> None:
+    """Warn of images that are not normalised; raise if a mean is given for those that are."""
     if leaf.numel() == 0:
-        return False
+        return
     if has_mean:
         check_range(leaf, waits=True)
-        return False
+        return
     samples = leaf.detach().float()
     low, high = samples.aminmax()
     far, count = (low >= 0) & (high > 0), len(samples)
@@ -562,27 +525,11 @@ def _check_values(leaf: Tensor, has_mean: bool) -> bool:
         # per channel: within half a standard deviation plus four standard errors of 0
         deviation, mean = torch.std_mean(samples, [0, *range(2, samples.ndim)])
         far = far | (mean.abs() > (0.5 + 4 / math.sqrt(count)) * deviation).any()
-    if not far:
-        return False
-    checks.warn(
-        "The samples are not normalised: their mean is far from 0, and keeping their variance "
-        "would scale it as well. Normalise each channel first, or pass mean= (in rules, "
-        "Blend(mean=...)), or keep_variance=False."
-    )
-    return True
-
-
-def _warn_of_shape(shape: torch.Size, needs_images: bool) -> None:
-    """Warn about channels-last shapes, and where boxes are needed about images of one pixel."""
-    if len(shape) == 4 and shape[-1] in (1, 3, 4) and min(shape[1:3]) > 4:
+    if far:
         checks.warn(
-            f"Images of shape {list(shape)} look like [batch, height, width, channels], but boxes "
-            "are pasted in [batch, channels, height, width]. Pass images.permute(0, 3, 1, 2)."
-        )
-    elif needs_images and len(shape) >= 4 and min(shape[-2:]) == 1:
-        checks.warn(
-            f"Images of shape {list(shape)} are one pixel high or wide, so most boxes are empty "
-            "and leave samples unmixed. To blend them instead, use ZetaMix or Mixup."
+            "The samples are not normalised: their mean is far from 0, and keeping their variance "
+            "would scale it as well. Normalise each channel first, or pass mean= (in rules, "
+            "Blend(mean=...)), or keep_variance=False."
         )
 
 
@@ -657,23 +604,6 @@ class ZetaMixup(BatchMix):
     gamma: Gamma | GammaSchedule = 2.8
     sources: int | None = None
     anchor: AnchorChoice = "self"
-
-    def _check_gamma(self, gamma: Gamma) -> None:
-        """Raise if γ is invalid, and warn once if it is below the dominance threshold."""
-        super()._check_gamma(gamma)
-        if isinstance(gamma, Tensor):
-            # reading a tensor on a GPU would make the host wait
-            readable = gamma.device.type == "cpu" and checks.has_memory(gamma)
-            gamma = float(gamma.min()) if readable else math.inf
-        lowest = gamma[0] if isinstance(gamma, (tuple, list)) else gamma
-        threshold = dominance_threshold(self.sources)
-        if lowest < threshold and not self._warned:
-            self._warned = True
-            among = "any number of" if self.sources is None else str(self.sources)
-            checks.warn(
-                f"gamma={lowest:g} is below {threshold:.5f}, the threshold for {among} sources: "
-                "the anchor may weigh less than the other samples together (Theorem 1)."
-            )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -765,13 +695,12 @@ class LabelSmoothing(nn.Module):
     ) -> None:
         super().__init__()
         checks.check_number("amount", amount, low=0, high=1)
-        self.rule = OneHot(num_classes)
-        self.amount = amount
+        self.rule, self.amount = OneHot(num_classes), amount
 
     def forward(self, samples: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         check_pair(samples, labels)
-        if labels.is_floating_point():
-            return samples, (1 - self.amount) * labels + self.amount / 2
-        alone = identity_plan(len(labels), device=labels.device)
-        hot = self.rule.mix(labels, alone)
-        return samples, (1 - self.amount) * hot + self.amount / self.rule.num_classes
+        levels, targets = 2, labels
+        if not labels.is_floating_point():
+            alone = identity_plan(len(labels), device=labels.device)
+            levels, targets = self.rule.num_classes, self.rule.mix(labels, alone)
+        return samples, (1 - self.amount) * targets + self.amount / levels

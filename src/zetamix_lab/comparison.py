@@ -253,7 +253,7 @@ class Comparison:
         found = {}
         for label in self.methods if self.dataset is not None else ():
             stored = [record.confusion for record in self.records_of(label)]
-            if not all(isinstance(matrix, list) and matrix for matrix in stored):
+            if not all(matrix for matrix in stored):
                 return {}
             counts = torch.tensor(stored).double()
             # of several labels [seeds, label, 4], as `metrics.confusion`

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -13,15 +12,13 @@ from torch import Tensor
 BINS = 15
 # a split whose largest class is at most this many times its smallest counts as balanced
 BALANCED = 1.5
-# up to this many classes a record has the whole confusion matrix, 6 MB for 1,000, and the AUC
+# up to this many classes a record has the confusion matrix, 6 MB for 1,000, and the AUC
 DENSE_CLASSES = 100
 # logits that are processed at a time, in 64 MB
 MANY_LOGITS = 1 << 24
 # a method is better than chance if it is this many standard errors above it: 97.7 % of random
 # classifiers are below; the tolerance is for means of equal fractions, which differ by rounding
 CHANCE_ERRORS, ROUNDING = 2.0, 1e-6
-Confusion: TypeAlias = list[list[int]] | dict[str, Any]
-"""The rows of a confusion matrix, or {"classes": n, "cells": [[true, predicted, count], …]}."""
 
 
 @dataclass(frozen=True)
@@ -113,10 +110,6 @@ SCALED = {"nll_scaled": "nll", "ece_scaled": "ece"}
 MULTI_LABEL_ONLY = ("map", "hamming")
 # of samples with one class each
 EVALUATED = tuple(name for name in METRICS if name not in (*SCALED, *MULTI_LABEL_ONLY))
-# fractions of all samples
-FRACTIONS = ("error", "accuracy", "f1_micro")
-# means over classes of fractions of their samples; so is the AUC of a confident model
-CLASS_MEANS = ("balanced_accuracy", "f1_macro", "auc")
 
 
 def evaluated(classes: int, *, multi_label: bool) -> list[str]:
@@ -198,10 +191,11 @@ def resolution(metric: str, counts: Tensor) -> float:
     >>> resolution("error", counts), round(resolution("auc", counts), 4)
     (0.025, 0.0167)
     """
-    if metric in FRACTIONS:
+    if metric in ("error", "accuracy", "f1_micro"):
         return 1 / int(counts.sum())
-    if metric in CLASS_MEANS:
-        # a sample of the largest class changes the mean least
+    if metric in ("balanced_accuracy", "f1_macro", "auc"):
+        # means over classes of fractions of their samples, as is the AUC of a confident model: a
+        # sample of the largest class changes them least
         return 1 / (int((counts > 0).sum()) * int(counts.max()))
     return 0.0
 
@@ -221,37 +215,34 @@ def classify(logits: Tensor, labels: Tensor) -> dict[str, float]:
     logits, labels = logits.detach().float(), labels.detach()
     if labels.ndim == 2:
         return classify_multi_label(logits, labels)
-    classes = logits.shape[1]
-    probabilities = logits.softmax(1)
+    classes, probabilities = logits.shape[1], logits.softmax(1)
     # from the logits: after softmax, two different ones may be equal
     predictions = logits.argmax(1)
-    # not from the whole matrix, which takes 800 MB for 10,000 classes
-    zeros, ones = probabilities.new_zeros(classes, dtype=torch.float64), torch.ones_like(labels)
-    hits = zeros.index_add(0, labels, (predictions == labels).double())
-    actual, predicted = (zeros.index_add(0, x, ones.double()) for x in (labels, predictions))
-    recalls, f1 = hits / actual.clamp_min(1), 2 * hits / (actual + predicted).clamp_min(1)
+    right = predictions == labels
+    hits, actual, predicted = (
+        torch.bincount(part, minlength=classes).double()
+        for part in (labels[right], labels, predictions)
+    )
+    recalls, f1 = hits / actual, 2 * hits / (actual + predicted)
     # of two classes the AUC of the second: the scores of the first may have ties by rounding. That
     # of 10,000 classes takes minutes, and no report has it
     first = 1 if classes == 2 else 0 if classes <= DENSE_CLASSES else classes
     truth = labels[:, None] == torch.arange(first, classes, device=labels.device)
-    scores = {
-        "accuracy": hits.sum(),
-        "balanced_accuracy": recalls.sum() / (actual > 0).sum(),
+    # with one label per sample, micro F1 is the accuracy
+    accuracy = int(right.sum()) / len(labels)
+    return {
+        "error": 1 - accuracy,
+        "accuracy": accuracy,
+        "balanced_accuracy": float(recalls[actual > 0].mean()),
+        "f1_micro": accuracy,
         # a class that is absent but predicted counts as a mistake, as in scikit-learn
-        "f1_macro": f1.sum() / (actual + predicted > 0).sum(),
-        "auc": _mean_area(binary_auroc, probabilities[:, first:], truth),
-        "nll": F.cross_entropy(logits, labels),
-        "ece": binary_calibration_error(
-            probabilities.amax(1), probabilities.argmax(1) == labels, BINS
+        "f1_macro": float(f1[actual + predicted > 0].mean()),
+        "auc": float(_mean_area(binary_auroc, probabilities[:, first:], truth)),
+        "nll": float(F.cross_entropy(logits, labels)),
+        "ece": float(
+            binary_calibration_error(probabilities.amax(1), probabilities.argmax(1) == labels, BINS)
         ),
     }
-    # read all at once: every read of a number synchronises with the device
-    values = dict(zip(scores, torch.stack([*scores.values()]).tolist(), strict=True))
-    # from integers, so that 2 errors in 359 are exactly 2/359
-    accuracy = values["accuracy"] / len(labels)
-    # with one label per sample, micro F1 is the accuracy
-    values |= {"accuracy": accuracy, "error": 1 - accuracy, "f1_micro": accuracy}
-    return {name: values[name] for name in EVALUATED}
 
 
 def classify_multi_label(logits: Tensor, labels: Tensor) -> dict[str, float]:
@@ -380,36 +371,12 @@ def confusion(logits: Tensor, labels: Tensor) -> Tensor:
     return torch.bincount(pairs, minlength=classes**2).view(classes, classes)
 
 
-def count_confusion(logits: Tensor, labels: Tensor) -> Confusion:
-    """`confusion` as a record stores it; of many classes, only the pairs that occur.
+def count_confusion(logits: Tensor, labels: Tensor) -> list[list[int]]:
+    """`confusion` as a record stores it; empty for more than DENSE_CLASSES.
 
     >>> count_confusion(torch.eye(3), torch.tensor([0, 1, 1]))
     [[1, 0, 0], [0, 1, 1], [0, 0, 0]]
     """
-    classes = logits.shape[1]
-    if labels.ndim == 2 or classes <= DENSE_CLASSES:
-        rows: list[list[int]] = confusion(logits, labels).tolist()
-        return rows
-    pairs, counts = torch.unique(labels * classes + logits.argmax(1), return_counts=True)
-    cells = torch.stack([pairs // classes, pairs % classes, counts], 1)
-    return {"classes": classes, "cells": cells.tolist()}
-
-
-def dense_confusion(stored: Confusion) -> Tensor:
-    """The matrix of `count_confusion`, [true class, predicted class]."""
-    if isinstance(stored, list):
-        return torch.tensor(stored)
-    matrix = torch.zeros(2 * [stored["classes"]], dtype=torch.int64)
-    true, predicted, counts = torch.tensor(stored["cells"]).T
-    matrix[true, predicted] = counts
-    return matrix
-
-
-def count_right(stored: Confusion) -> tuple[Tensor, Tensor]:
-    """Correctly predicted and all samples of each class, [classes], from `count_confusion`."""
-    if isinstance(stored, list):
-        return torch.tensor(stored).diag(), torch.tensor(stored).sum(1)
-    true, predicted, counts = torch.tensor(stored["cells"]).T
-    zeros = counts.new_zeros(stored["classes"])
-    right = zeros.index_add(0, true, counts * (true == predicted))
-    return right, zeros.index_add(0, true, counts)
+    few = labels.ndim == 2 or logits.shape[1] <= DENSE_CLASSES
+    rows: list[list[int]] = confusion(logits, labels).tolist() if few else []
+    return rows

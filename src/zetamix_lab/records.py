@@ -65,21 +65,22 @@ class RunRecord:
     best: dict[str, float] | None
     """Test metrics of the epoch with the best validation score, and that epoch; None where the
     dataset has no validation split."""
-    confusion: list[list[int]] | dict[str, Any]
-    """[true class][predicted class] on the test split after the last epoch."""
+    confusion: list[list[int]]
+    """[true class][predicted class] on the test split after the last epoch; empty where there are
+    more than `zetamix_lab.metrics.DENSE_CLASSES`."""
     test_size: int
     wall_s: float
     """Seconds of training, evaluation and saving, summed over all resumed sessions."""
-    step_ms: float
-    """Mean milliseconds per training step, without evaluation."""
     machine: dict[str, str]
     parameters: int = 0
     schema: str = RUN_SCHEMA
     extra: dict[str, Any] = field(default_factory=dict)
     """How it was run, and optional results: "temperature" was fitted on the validation split
-    (`zetamix_lab.metrics.fit_temperature`); "new_bn" has the metrics of `last` after batch-norm
-    statistics were recomputed on unmixed training data; "last_epochs" has the test metrics of each
-    of the last epochs, for recipes that ask for several."""
+    (`zetamix_lab.metrics.fit_temperature`); "last_epochs" has the test metrics of each of the last
+    epochs, for recipes that ask for several; "new_bn", of an earlier version, has the metrics of
+    `last` after batch-norm statistics were recomputed on unmixed training data."""
+    step_ms: float = 0.0
+    """Milliseconds per training step, in records of an earlier version."""
 
     @property
     def key(self) -> str:

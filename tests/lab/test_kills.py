@@ -35,7 +35,6 @@ from processes import (
 )
 
 from zetamix_lab.train import train
-from zetamix_lab.train.run_folder import RunFolder
 from zetamix_lab.train.stop import Stop
 
 pytestmark = pytest.mark.slow
@@ -141,24 +140,6 @@ def test_a_full_disk_is_reported_and_loses_nothing(begin, folder, assert_resumes
     assert text.startswith(f"{folder / 'checkpoint.pt'} cannot be written (File too large).")
     assert checkpoint(folder)["epoch"] == 1
     assert not any(name.endswith(".part") for name in names(folder))
-    assert_resumes()
-
-
-def test_killed_repeatedly_at_random_moments(begin, folder, assert_resumes):
-    """Killed 0 to 0.8 s after each start, until the run is finished.
-
-    Steps take 1.3 s in all, or a fast machine would finish them before it is killed once.
-    """
-    dice, lives = random.Random(20240229), 0
-    while not (folder / "record.json").exists():
-        process = begin(partial(slow_down, 0.05))
-        lives += 1
-        time.sleep(dice.uniform(0, 0.8) + 0.1 * lives)
-        process.send(signal.SIGKILL)
-        assert process.wait() in (-signal.SIGKILL, 0)
-        checkpoint(folder)
-        assert all({"epoch", "test"} <= line.keys() for line in RunFolder(folder).read_curve())
-    assert lives > 1
     assert_resumes()
 
 

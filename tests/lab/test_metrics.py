@@ -1,6 +1,5 @@
 """Measures of a classifier against scikit-learn, MedMNIST's definitions, and by hand."""
 
-import json
 import math
 import time
 
@@ -19,8 +18,6 @@ from zetamix_lab.metrics import (
     classify,
     confusion,
     count_confusion,
-    count_right,
-    dense_confusion,
     evaluated,
     fit_temperature,
     guessing,
@@ -158,29 +155,16 @@ def test_a_split_without_mistakes_has_a_finite_temperature():
     assert classify(logits / temperature, labels)["nll"] == pytest.approx(1 / 32, rel=0.6)
 
 
-def test_many_classes_have_the_confusion_of_few():
-    """Above 100 classes a record has the pairs that occur; there is no AUC."""
-    classes, samples = DENSE_CLASSES + 20, 900
-    logits, labels = batch(classes, samples, missing=(3,))
-    assert math.isnan(classify(logits, labels)["auc"])
-    assert evaluated(classes, multi_label=False) == [n for n in EVALUATED if n != "auc"]
-    stored = json.loads(json.dumps(count_confusion(logits, labels)))
-    dense = confusion(logits, labels)
-    assert torch.equal(dense_confusion(stored), dense)
-    for few, many in zip(count_right(dense.tolist()), count_right(stored), strict=True):
-        assert torch.equal(few, many)
-
-
 @pytest.mark.slow
 def test_ten_thousand_classes_take_seconds_and_a_small_record():
-    """A dense matrix took 600 MB of text, the areas minutes in which no signal was answered."""
+    """A confusion matrix took 600 MB of text, the areas minutes in which no signal was answered."""
     labels = torch.arange(10_000)
     logits = torch.randn(10_000, 10_000)
     began = time.perf_counter()
-    classify(logits, labels)
-    text = json.dumps(count_confusion(logits, labels))
+    assert math.isnan(classify(logits, labels)["auc"])
+    assert count_confusion(logits, labels) == []
     assert time.perf_counter() - began < 15
-    assert len(text) < 300_000
+    assert evaluated(DENSE_CLASSES + 1, multi_label=False) == [n for n in EVALUATED if n != "auc"]
 
 
 def test_guessing_rarely_exceeds_two_standard_errors():

@@ -24,12 +24,11 @@ from factories import (
     weights,
 )
 from sklearn.utils.class_weight import compute_class_weight
-from torch import nn
 
 from zetamix.methods import parse
 from zetamix.sampling import mix64
 from zetamix_lab.data.loader import ROUND, Loader, measure_scale
-from zetamix_lab.metrics import EVALUATED, METRICS, SCALED, classify
+from zetamix_lab.metrics import EVALUATED, METRICS, SCALED
 from zetamix_lab.models import initialise
 from zetamix_lab.records import RunRecord
 from zetamix_lab.train import RecipeError, train
@@ -62,7 +61,6 @@ def test_a_run_leaves_its_folder(new):
     assert record.test_size == sum(map(sum, record.confusion)) == 50
     assert record.parameters == 21_482
     assert record.wall_s > 0
-    assert record.step_ms > 0
     assert record.machine["torch"] == torch.__version__
     assert record.extra.pop("temperature") > 0
     how = {"concurrent": 1, "compiled": False, "graph": False, "weights": "from scratch"}
@@ -149,7 +147,7 @@ def test_zetamix_keeps_brightness_however_samples_are_normalised(digits, normali
         trainer.start_epoch()
         for _ in range(STEPS):
             trainer.step()
-        trainer.finish_epoch()
+        trainer.epoch, trainer.step_in_epoch = trainer.epoch + 1, 0
     expected = trainer.scale.apply(digits.train.samples, torch.float32)
     assert torch.cat(seen).mean().item() == pytest.approx(expected.mean().item(), abs=0.02)
 
@@ -264,7 +262,7 @@ def test_a_finished_run_is_not_trained_again(new, monkeypatch):
     record = finish(first)
     # a process killed between the record and the clean-up leaves its checkpoint
     (first.folder.path / "checkpoint.pt").write_bytes(b"x" * 100)
-    monkeypatch.setattr(run_module, "Trainer", None)
+    monkeypatch.setattr(run_module, "Trainer", mock.Mock(side_effect=AssertionError))
     assert finish(new(out="once")) == record
     assert names(first.folder.path) == FINISHED
 
@@ -324,49 +322,13 @@ def test_the_best_epoch_is_selected_on_val_and_measured_on_test(
             return {**base, select: next(on_val)}
         return {**base, "error": next(test_errors)}
 
+    assert finish(new(dataset=replace(digits, val=None))).best is None
     monkeypatch.setattr(run_module, "classify", scores)
     record = finish(run)
     assert record.best["epoch"] == epoch
     assert record.best["val_score"] == values[epoch - 1]
     assert record.best["error"] == [0.4, 0.3, 0.2, 0.1][epoch - 1]
     assert record.last["error"] == 0.1
-
-
-def test_new_batch_norm_statistics_are_those_of_unmixed_data(new, digits):
-    run, plain = new("zeta:1.8", new_bn=True), new("zeta:1.8")
-    record = finish(run)
-    assert "new_bn" not in finish(plain).extra
-    assert_same(run.folder.path, plain.folder.path)
-    # also of a run that is stopped among them: after the evaluation for the record come three
-    # batches of training data
-    last = resume(new, "zeta:1.8", rounds=len(MOMENTS) + 2, new_bn=True)
-    assert_same(run.folder.path, last.folder.path)
-    assert last.record.extra["new_bn"] == record.extra["new_bn"]
-    # by hand: the average over the batches of an epoch after the last one
-    model = initialise("digitnet", 10, digits.shape, 0)
-    model.load_state_dict(weights(run.folder.path))
-    scale = measure_scale(digits.train.samples)
-    loader = Loader(digits.train, 32, scale=scale, drop_last=True)
-    loader.epoch = RECIPE.epochs
-    for count, (images, _) in enumerate(loader, 1):
-        for layer in model.modules():
-            if isinstance(layer, nn.BatchNorm2d):
-                layer.momentum = 1 / count
-        model(images)
-    model.eval()
-    test = digits.splits["test"]
-    expected = classify(model(scale.apply(test.samples, torch.float32)), test.labels)
-    assert record.extra["new_bn"] == pytest.approx(expected, rel=1e-4)
-    assert record.extra["new_bn"]["nll"] != pytest.approx(record.last["nll"], rel=1e-2)
-
-
-def test_a_model_without_batch_norm_has_no_new_statistics(new, monkeypatch):
-    monkeypatch.setattr(trainer_module, "initialise", dropout_model)
-    assert "new_bn" not in finish(new(new_bn=True)).extra
-
-
-def test_without_a_validation_split_no_epoch_is_the_best(new, digits):
-    assert finish(new(dataset=replace(digits, val=None))).best is None
 
 
 def test_what_cannot_be_trained_is_refused_before_anything_is_written(new, digits, tmp_path):
@@ -410,9 +372,7 @@ def test_a_diverged_run_keeps_its_last_finite_checkpoint(new):
     # the rate of the second epoch makes it diverge
     run = new("none", RECIPE.change(lr=0.01, decay=1e32), save_every=0)
     assert "in epoch 2, step 2 of 3" in train([run])[run]
-    saved = checkpoint(run.folder.path)
-    assert (saved["epoch"], saved["step_in_epoch"]) == (1, 0)
-    assert all(torch.isfinite(part).all() for part in saved["model"].values())
+    assert checkpoint(run.folder.path)["epoch"] == 1
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,17 @@
-"""Several runs on one device: as each alone, their time per step, and one that fails."""
+"""Several runs on one device: as each alone, waiting for the device, and one that fails."""
 
 import gc
-import time
 from contextlib import contextmanager
-from types import SimpleNamespace
 from unittest import mock
 
 import pytest
 import torch
-from factories import METHODS, RECIPE, STEPS, assert_same, checkpoint, finish, stop_after
+from factories import METHODS, RECIPE, STEPS, assert_same, checkpoint, stop_after
 
 from zetamix.methods import parse
 from zetamix_lab.data.errors import DataError
 from zetamix_lab.train import Run, train
-from zetamix_lab.train.run import CHUNKS_AHEAD, StepTimer
+from zetamix_lab.train.run import CHUNKS_AHEAD
 from zetamix_lab.train.run_folder import FolderError
 from zetamix_lab.train.trainer import NonFiniteLossError, Trainer
 
@@ -31,43 +29,84 @@ def test_side_by_side_is_as_alone(new):
     assert_same_runs(alone, together)
 
 
-def test_runs_join_one_per_round_and_the_next_one_follows(new):
-    seen = []
+def test_runs_join_one_per_round_and_every_step_and_epoch_is_reported(new):
+    seen, progress = [], []
     runs = [new(seed=seed) for seed in range(4)]
-    train(runs, jobs=3, watch=lambda run, _: seen.append(run.seed))
+
+    def watch(run, line):
+        seen.append(run.seed)
+        if run is runs[0]:
+            progress.append((run.epochs, line.get("epoch")))
+
+    train(runs, jobs=3, watch=watch)
     assert seen[:6] == [0, 0, 1, 0, 1, 2]
     assert seen.index(3) > max(index for index, seed in enumerate(seen) if seed == 0)
     assert [seen.count(seed) for seed in range(4)] == 4 * [2 * (STEPS + 1)]
+    epochs, numbers = zip(*progress, strict=True)
+    assert epochs == pytest.approx([1 / 3, 2 / 3, 1, 1, 4 / 3, 5 / 3, 2, 2])
+    assert numbers == (None, None, None, 1, None, None, None, 2)
     with pytest.raises(ValueError, match=r"^jobs must be at least 1, got 0\.$"):
         train(runs, jobs=0)
 
 
-def test_progress_is_reported_after_every_step_and_epoch(new):
-    seen = []
-    train([new("none")], watch=lambda run, line: seen.append((run.epochs, line.get("epoch"))))
-    third = pytest.approx([1 / 3, 2 / 3, 1, 1])
-    assert [epochs for epochs, _ in seen[:4]] == third
-    assert [epochs - 1 for epochs, _ in seen[4:]] == third
-    assert [epoch for _, epoch in seen] == [None, None, None, 1, None, None, None, 2]
+class FakeGPU:
+    """Takes the place of the GPU of a run; its events are completed by the test."""
+
+    type = "cuda"
+
+    def __init__(self, monkeypatch):
+        self.events, self.current = [], False
+        monkeypatch.setattr(torch.cuda, "device", self.make_current)
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda device: self)
+
+    @contextmanager
+    def make_current(self, device):
+        assert device is self
+        self.current = True
+        yield
+        self.current = False
+
+    def record_event(self):
+        assert self.current
+        self.events.append(mock.Mock(query=mock.Mock(return_value=False)))
+        return self.events[-1]
 
 
-def test_others_are_advanced_while_the_last_steps_of_an_epoch_are_under_way(new, monkeypatch):
+@pytest.fixture
+def gpu(monkeypatch):
+    return FakeGPU(monkeypatch)
+
+
+def test_the_host_waits_only_for_a_chunk_that_others_follow(new, gpu):
+    run = new(recipe=RECIPE.change(batch_size=10))
+    run.device, events, steps = gpu, gpu.events, run.advance()
+    for chunk in range(10):
+        next(steps)
+        waited = [event.synchronize.called for event in events]
+        assert waited == [index < chunk + 1 - CHUNKS_AHEAD for index in range(chunk + 1)]
+    # the last step of the epoch is launched, but not completed
+    for _ in range(3):
+        assert (next(steps), run.waiting, run.trainer.epoch) == ({}, True, 0)
+    events[-1].query.return_value = True
+    assert (next(steps)["epoch"], run.waiting, run.trainer.epoch) == (1, False, 1)
+    next(steps)
+    steps.close()
+    # what is pending would write into memory that the next model uses
+    assert events[-1].synchronize.called
+
+
+def test_others_are_advanced_while_the_last_steps_of_an_epoch_are_under_way(new, gpu):
     slow, other = new(seed=0), new(seed=1)
-    seen, asked = [], []
+    slow.device, seen = gpu, []
 
-    def is_done(timer):
-        asked.append(timer is slow.timer)
-        # the device of the slow run takes five rounds more
-        return asked.count(True) > 5 or timer is not slow.timer
+    def watch(run, line):
+        seen.append(run.seed)
+        if len(seen) > 20 and run is slow:
+            gpu.events[-1].query.return_value = True
 
-    monkeypatch.setattr(StepTimer, "is_done", is_done)
-    train([slow, other], jobs=2, watch=lambda run, _: seen.append(run.seed))
-    assert seen.count(0) - 2 * (STEPS + 1) == 5
-    first_wait = [index for index, seed in enumerate(seen) if seed == 0][STEPS]
-    assert seen[first_wait : first_wait + 10].count(1) == 5
-    # a run alone has nobody to wait for
-    monkeypatch.setattr(StepTimer, "is_done", lambda timer: False)
-    assert finish(new()).extra["concurrent"] == 1
+    assert train([slow, other], jobs=2, watch=watch, stop=lambda: bool(slow.epochs >= 1.1)) == {}
+    assert other.record is not None
+    assert seen.count(0) > seen.count(1) == 2 * (STEPS + 1)
 
 
 def test_several_stopped_runs_resume(new):
@@ -77,9 +116,6 @@ def test_several_stopped_runs_resume(new):
     train(first, jobs=2, stop=stop_after(5))
     assert [run.record for run in first] == [None] * 3
     assert not first[2].folder.path.exists()
-    # a stop is that of its call
-    train(first[:2])
-    assert None not in [run.record for run in first[:2]]
     second = [new(seed=seed, out=f"part{seed}") for seed in range(3)]
     train(second, jobs=3)
     assert_same_runs(whole, second)
@@ -130,24 +166,20 @@ def test_an_interrupted_step_is_not_saved_and_the_other_runs_are(new, monkeypatc
     """Between the gradients and the weights nothing may be saved; the last checkpoint stays."""
     whole = [new(seed=seed) for seed in range(2)]
     train(whole)
-    calls = []
-    real = getattr(torch.optim.SGD, method)
+    real, calls = getattr(torch.optim.SGD, method), iter(range(1, 100))
 
     def interrupted(self, *arguments, **options):
-        result = real(self, *arguments, **options)
-        calls.append(None)
-        if len(calls) == 2 * STEPS + 2:
+        real(self, *arguments, **options)
+        if next(calls) == 2 * STEPS + 2:
             raise error
-        return result
 
     with monkeypatch.context() as patch:
         patch.setattr(torch.optim.SGD, method, interrupted)
         with pytest.raises(error):
             train([new(seed=seed, out=f"broken{seed}", save_every=0) for seed in range(2)], jobs=2)
     last = [new(seed=seed, out=f"broken{seed}") for seed in range(2)]
-    states = [checkpoint(run.folder.path) for run in last]
     # one was within a step of its second epoch, the other between two
-    assert sorted(state["step_in_epoch"] for state in states)[0] == 0
+    assert min(checkpoint(run.folder.path)["step_in_epoch"] for run in last) == 0
     train(last)
     assert_same_runs(whole, last)
 
@@ -173,132 +205,26 @@ def test_a_full_disk_while_stopping_is_a_failure_of_that_run_alone(new, monkeypa
     assert checkpoint(other.folder.path) is not None
 
 
-def test_the_gpu_of_a_run_is_the_current_one_while_it_trains(new, monkeypatch):
-    """Kernels are launched on the current GPU; a second GPU is pretended."""
-    current, seen = [], []
+def test_the_gpu_of_a_run_is_the_current_one_while_it_trains(new, gpu, monkeypatch):
+    """Kernels are launched on the current GPU."""
+    calls = []
 
-    @contextmanager
-    def device(index):
-        current.append(index)
-        yield
-        current.pop()
+    def watch(name):
+        real = getattr(Trainer, name)
 
-    def build(self, *arguments, **options):
-        seen.append(list(current))
-        real_build(self, *arguments, **{**options, "device": "cpu"})
+        def call(*arguments, **options):
+            calls.append(gpu.current)
+            return real(*arguments, **options)
 
-    def compute(self, batch_size):
-        seen.append(list(current))
-        real_compute(self, batch_size)
+        monkeypatch.setattr(Trainer, name, call)
 
-    real_build, real_compute = Trainer.__init__, Trainer.compute
-    monkeypatch.setattr(torch.cuda, "device", device)
-    monkeypatch.setattr(Trainer, "__init__", build)
-    monkeypatch.setattr(Trainer, "compute", compute)
+    for name in ("__init__", "compute", "state_dict"):
+        watch(name)
     run = new()
-    run.device = SimpleNamespace(type="cuda", index=1)
+    run.device = gpu
     next(run.advance())
-    assert seen == [[run.device], [run.device]]
-    assert current == []
-
-
-class FakeGPU:
-    """A stream that needs a second for every chunk, and its events."""
-
-    def __init__(self, monkeypatch):
-        self.host = self.busy_until = 0.0
-        """The clocks of the host and of the stream."""
-        self.passed = 0.0
-        """How far the device is known to have come."""
-        self.waited = []
-        monkeypatch.setattr(torch.cuda, "Event", lambda enable_timing: FakeEvent(self))
-        monkeypatch.setattr(torch.cuda, "current_stream", lambda device: self)
-
-    def launch(self, timer, chunks, steps=16):
-        for _ in range(chunks):
-            with timer.chunk(steps):
-                self.busy_until = max(self.busy_until, self.host) + 1.0
-
-
-class FakeEvent:
-    def __init__(self, gpu):
-        self.gpu = gpu
-
-    def record(self, stream):
-        assert stream is self.gpu
-        self.at = max(self.gpu.busy_until, self.gpu.host)
-
-    def query(self):
-        return self.gpu.passed >= self.at
-
-    def synchronize(self):
-        self.gpu.waited.append(self.at)
-        self.gpu.passed = max(self.gpu.passed, self.at)
-
-    def elapsed_time(self, end):
-        assert end.query(), "the time of an event is read before it was waited for"
-        return 1000.0 * (end.at - self.at)
-
-
-@pytest.fixture
-def gpu(monkeypatch):
-    return FakeGPU(monkeypatch)
-
-
-@pytest.fixture
-def timer(gpu):
-    return StepTimer(torch.device("cuda"))
-
-
-def test_the_host_waits_only_for_a_chunk_that_others_follow(gpu, timer):
-    assert timer.is_done()
-    gpu.launch(timer, CHUNKS_AHEAD)
-    assert gpu.waited == []
-    gpu.launch(timer, 3)
-    assert gpu.waited == [1.0, 2.0, 3.0]
-    assert not timer.is_done()
-    gpu.passed = 5.0
-    assert timer.is_done()
-    timer.finish()
-    assert gpu.waited == [1.0, 2.0, 3.0, 4.0, 5.0]
-
-
-@pytest.mark.parametrize(
-    ("warm", "sharing", "idle", "steps", "seconds"),
-    [
-        # all but the first chunk of an epoch counts, and those of a warm epoch all
-        (False, 1, 0.0, 2 * (2 * 16 + 7), 2 * 3),
-        (True, 1, 0.0, 2 * (3 * 16 + 7), 2 * 4),
-        # runs that share a GPU share its time
-        (False, 4, 0.0, 2 * (2 * 16 + 7), 2 * 3 / 4),
-        # the host may build, evaluate or save another run between two chunks of this one
-        (False, 1, 60.0, 2 * (2 * 16 + 7), 2 * 3),
-    ],
-)
-def test_every_chunk_is_counted_once(gpu, timer, warm, sharing, idle, steps, seconds):
-    timer.sharing = sharing
-    for _ in range(2):
-        timer.warm = warm
-        for size in (16, 16, 16, 7):
-            gpu.launch(timer, 1, steps=size)
-            gpu.host += idle
-        timer.finish()
-    assert (timer.steps, timer.seconds) == (steps, pytest.approx(seconds))
-
-
-def test_a_cpu_is_timed_by_the_host(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    timer = StepTimer(torch.device("cpu"))
-    timer.sharing = 3
-    for seconds in (9.0, 0.25, 0.5):
-        with timer.chunk(1):
-            now[0] += seconds
-        # other runs
-        now[0] += 100
-    assert (timer.steps, timer.seconds) == (2, 0.75)
-    assert timer.is_done()
-    timer.finish()
+    run.save()
+    assert (calls, gpu.current) == ([True] * 3, False)
 
 
 @pytest.mark.gpu

@@ -16,7 +16,7 @@ from zetamix.methods import parse
 from zetamix_lab.train import run as run_module
 from zetamix_lab.train import train
 from zetamix_lab.train import trainer as trainer_module
-from zetamix_lab.train.cuda_graph import CapturedStep
+from zetamix_lab.train.cuda_graph import capture
 from zetamix_lab.train.trainer import Trainer
 
 RECIPE = RECIPE.change(
@@ -107,68 +107,56 @@ def assert_same(first, second, device):
 
 @pytest.fixture
 def captures(monkeypatch):
-    """All captured steps, in order."""
-    made = []
-
-    class Captured(CapturedStep):
-        def __init__(self, trainer):
-            made.append(self)
-            super().__init__(trainer)
-
-    monkeypatch.setattr(run_module, "CapturedStep", Captured)
-    return made
-
-
-@pytest.mark.parametrize(
-    ("method", "dropout"), [*((method, False) for method in METHODS), ("none", True)]
-)
-def test_a_run_with_a_graph_is_a_run(new, device, captures, monkeypatch, method, dropout):
-    """Through three epochs with three rates, from one capture, which changes nothing itself."""
-    if dropout:
-        monkeypatch.setattr(trainer_module, "initialise", dropout_model)
-    run, eager = new(method), new(method, graph=False)
-    assert finish(run).extra["graph"] is True
-    torch.rand(3, device=device)
-    assert finish(eager).extra["graph"] is False
-    assert_same(run, eager, device)
-    assert len(captures) == 1
+    """A mock that captures steps."""
+    captures = mock.Mock(wraps=capture)
+    monkeypatch.setattr(run_module, "capture", captures)
+    return captures
 
 
 ADAMW = RECIPE.change(optimizer="adamw", lr=0.01, weight_decay=0.1, warmup=1, schedule="cosine")
+CASES = [
+    *((method, RECIPE, 1) for method in METHODS),
+    ("dropout", RECIPE, 1),
+    # a capture leaves no trace in moments and step counts; a rate per step reaches the graph
+    ("zeta", ADAMW, 1),
+    # where mixing ends, the step is captured again
+    ("zeta:gamma=2.8,until=0.67", RECIPE, 2),
+]
 
 
-def test_adamw_with_warm_up_in_a_graph_is_the_same(new, device, captures):
-    """A capture leaves no trace in moments and step counts; a rate per step reaches the graph."""
-    run, eager = new("zeta", ADAMW), new("zeta", ADAMW, graph=False)
-    finish(run)
-    finish(eager)
+@pytest.mark.parametrize(("method", "recipe", "count"), CASES, ids=[row[0] for row in CASES])
+def test_a_run_with_a_graph_is_a_run(new, device, captures, monkeypatch, method, recipe, count):
+    """Through three epochs with three rates; a capture changes nothing itself."""
+    if method == "dropout":
+        method = "none"
+        monkeypatch.setattr(trainer_module, "initialise", dropout_model)
+    run = new(method, recipe)
+    assert finish(run).extra["graph"] is True
+    assert captures.call_count == count
+    torch.rand(3, device=device)
+    stopped = resume(new, method, recipe, rounds=2)
+    monkeypatch.setattr(run_module, "can_capture", lambda *_: False)
+    eager = new(method, recipe)
+    assert finish(eager).extra["graph"] is False
     assert_same(run, eager, device)
-    assert len(captures) == 1
-    assert_same(resume(new, "zeta", ADAMW, rounds=2, chunk_steps=2), eager, device)
-
-
-def test_a_step_is_captured_again_where_mixing_ends(new, device, captures):
-    run, eager = (new("zeta:gamma=2.8,until=0.67", graph=graph) for graph in (True, False))
-    finish(run)
-    finish(eager)
-    assert_same(run, eager, device)
-    assert len(captures) == 2
+    assert_same(stopped, eager, device)
 
 
 @pytest.mark.parametrize("chunk", [2, 25])
 @pytest.mark.parametrize("rounds", [1, 2, 3])
 @pytest.mark.parametrize("memory", [None, 0], ids=["held", "streamed"])
-def test_a_stopped_run_resumes(new, device, rounds, chunk, memory):
+def test_a_stopped_run_resumes(new, device, monkeypatch, rounds, chunk, memory):
     """Also right after the last step of an epoch, of which nothing remains to capture."""
+    monkeypatch.setattr(run_module, "CHUNK_STEPS", chunk)
     whole = new("mixup")
     finish(whole)
-    last = resume(new, "mixup", rounds=rounds, chunk_steps=chunk, data_memory=memory)
+    last = resume(new, "mixup", rounds=rounds, data_memory=memory)
     assert_same(last, whole, device)
 
 
 def test_a_stop_saves_every_step_that_was_launched(new, device):
     """The host runs ahead of a GPU; the checkpoint holds the state after the steps it counts."""
-    run = new(recipe=RECIPE.change(batch_size=4), chunk_steps=16)
+    run = new(recipe=RECIPE.change(batch_size=4))
     train([run], stop=lambda: True)
     path = run.folder.path / "checkpoint.pt"
     saved = torch.load(path, weights_only=True, map_location="cpu")["trainer"]
@@ -187,7 +175,7 @@ def test_side_by_side_is_as_alone(new, device, captures):
     for run in alone:
         finish(run)
     train(together, jobs=3)
-    assert len(captures) == 2 * len(METHODS)
+    assert captures.call_count == 2 * len(METHODS)
     for one, other in zip(alone, together, strict=True):
         assert_same(other, one, device)
 
@@ -219,12 +207,12 @@ def test_the_first_compiled_steps_are_those_of_an_eager_trainer(digits, device):
     )
     for trainer in (plain, compiled):
         trainer.start_epoch()
-    captured = CapturedStep(compiled)
+    capture(compiled)
     for _ in range(3):
         plain.step()
-        with torch.cuda.stream(captured.stream):
-            captured()
-        captured.stream.synchronize()
+        with torch.cuda.stream(compiled.stream):
+            compiled.step()
+        compiled.stream.synchronize()
     found, expected = (trainer.step_metrics[:, :3] for trainer in (compiled, plain))
     torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-2)
 
@@ -233,12 +221,12 @@ def test_the_first_compiled_steps_are_those_of_an_eager_trainer(digits, device):
 def test_an_epoch_never_waits_for_the_device(digits, device):
     trainer = Trainer(digits, parse("zeta"), RECIPE, device=device)
     trainer.start_epoch()
-    captured = CapturedStep(trainer)
+    capture(trainer)
     torch.cuda.synchronize()
     try:
         torch.cuda.set_sync_debug_mode("error")
-        with torch.cuda.stream(captured.stream):
+        with torch.cuda.stream(trainer.stream):
             for _ in range(STEPS):
-                captured()
+                trainer.step()
     finally:
         torch.cuda.set_sync_debug_mode("default")

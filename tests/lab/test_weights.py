@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from zetamix_lab.atomic_io import write_bytes
 from zetamix_lab.cli.app import app
 from zetamix_lab.models import WeightsError, initialise
-from zetamix_lab.provenance import FileRef
+from zetamix_lab.provenance import FileChangedError, FileRef
 from zetamix_lab.seeds import seeded
-from zetamix_lab.train import Recipe, RecipeError, make_recipe, train
+from zetamix_lab.train import Recipe, make_recipe, train
 
 SHAPE = (3, 96, 96)
 
@@ -120,7 +120,7 @@ def test_a_recipe_with_weights_is_gentler(tmp_path, digits):
     torch.save({}, path)
     assert make_recipe(digits, weights=path).lr == pytest.approx(make_recipe(digits).lr / 10)
     assert make_recipe(digits, weights=path, changes=["lr=0.3"]).lr == 0.3
-    with pytest.raises(RecipeError, match=r"^weights: .*nowhere\.pt is not a file on this"):
+    with pytest.raises(FileChangedError, match=r"nowhere\.pt is not a file on this machine"):
         make_recipe(digits, weights="nowhere.pt")
 
 

@@ -23,7 +23,6 @@ import torch
 from conftest import assert_close, assert_same
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from timm.utils import ModelEmaV3
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
@@ -173,15 +172,6 @@ def is_no_image(name, samples):
     return VARIANTS[name]().needs_images and size_of(samples, VARIANTS["zetamix"]()) is None
 
 
-@every_variant
-@table(**LAYOUTS)
-def test_outputs_are_those_by_hand(name, case):
-    samples = case(images())
-    if is_no_image(name, samples):
-        pytest.skip("boxes are pasted into images alone")
-    check_mixing(name, samples, LABELS)
-
-
 @pytest.mark.parametrize("mean", [0.375, (0.5, 0.375, 0.125)], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.uint8])
 @pytest.mark.parametrize("kind", [tuple, torch.tensor, np.array])
@@ -218,9 +208,7 @@ def test_large_batches_are_mixed_in_blocks_as_by_gathering(dtype):
 def test_half_precision_is_accumulated_in_float32():
     # a running sum in half precision stops growing long before 512 terms of 1/512
     samples = torch.ones(512, 8, dtype=torch.float16)
-    with pytest.warns(UserWarning, match="is below"):
-        mix = ZetaMixup(gamma=0.0)
-    assert torch.equal(mix(samples, samples)[0], samples)
+    assert torch.equal(ZetaMixup(gamma=0.0)(samples, samples)[0], samples)
 
 
 # targets of any kind
@@ -262,13 +250,20 @@ TARGETS = {
 }
 
 
+# masks of volumes go with volumes
+BATCHES = {name: (case(images()), LABELS, {}) for name, case in LAYOUTS.items()} | {
+    name: (images(2, 3, *SIZE).float() if "volumes" in name else images().float(), *case)
+    for name, case in TARGETS.items()
+}
+
+
 @every_variant
-@table(**TARGETS)
-def test_targets_are_those_by_hand(name, case):
-    labels, options = case
-    # masks of volumes go with volumes
-    samples = images(2, 3, *SIZE) if labels.ndim == 4 and labels.shape[1] == 3 else images()
-    check_mixing(name, samples.float(), labels, **options)
+@table(**BATCHES)
+def test_samples_and_targets_are_those_by_hand(name, case):
+    samples, labels, options = case
+    if is_no_image(name, samples):
+        pytest.skip("boxes are pasted into images alone")
+    check_mixing(name, samples, labels, **options)
 
 
 @pytest.mark.fuzz
@@ -432,12 +427,9 @@ def test_apply_plan_keeps_every_kind_of_nest():
     assert_close(mixed["a"][1][0], mixed_by_hand(images(), plan))
 
 
-def test_rules_for_one_tensor_for_tuples_and_for_dense_integers():
+def test_rules_for_one_tensor_and_for_dense_integers():
     samples = torch.randn(4, 3)
     assert torch.equal(ZetaMixup(rules=Blend(), gamma=3000.0)(samples), samples)
-    nested = {"x": samples, "y": (torch.arange(4), torch.arange(4.0))}
-    mixed = ZetaMixup(rules={"x": Blend(), "y": (OneHot(4), Average())})(nested)
-    assert_close(mixed["y"][1], mixed["y"][0].double() @ torch.arange(4, dtype=torch.float64))
     tokens = torch.randint(3, (4, 7))
     _, targets = ZetaMixup(rules=(Blend(), OneHot(3)))(samples, tokens)
     assert targets.shape == (4, 3, 7)
@@ -485,8 +477,8 @@ def test_the_first_entry_a_bad_rule_and_an_error_of_a_custom_rule_are_named():
             raise UnicodeDecodeError("utf-8", b"x", 0, 1, "no name")
 
     with pytest.raises(ValueError, match="samples must have a leading batch dim") as caught:
-        ZetaMixup(rules={"meta": {"x": Blend()}})({"meta": {"x": torch.tensor(1.0)}})
-    assert caught.value.__notes__ == ["In batch['meta']['x']."]
+        ZetaMixup(rules=({"x": Blend()}, Blend()))(({"x": torch.tensor(1.0)}, torch.ones(2)))
+    assert caught.value.__notes__ == ["In batch[0]['x']."]
     with pytest.raises(TypeError, match="A rule must be Blend") as caught:
         ZetaMixup(rules={"y": (Average(), FromAnchor)})
     assert caught.value.__notes__ == ["In rules['y'][1]."]
@@ -674,7 +666,6 @@ def test_the_first_epochs_are_mixed(kind, until):
             mixes.append(mix.mixing)
         mixed = max(1, int(round(until * epochs, 6)))
         assert mixes == [True] * mixed + [False] * (epochs - mixed)
-        assert mix.mixed_epochs(epochs) == mixed
     assert KINDS["zetamix"]().until == 0.8
     assert KINDS["mixup"]().until == KINDS["zeta"]().until == 1
 
@@ -781,10 +772,6 @@ def test_state_dict_resumes_a_run_and_holds_no_options(kind):
     assert (second.p, second.enabled, second.epoch) == (0.5, True, 5)
     second.p = 0.75
     assert_same([second(images(), LABELS)[1] for _ in range(2)], went_on)
-    # checkpoints of older versions have more
-    older = {**state, "p": torch.tensor(0.5), "enabled": torch.tensor(0.0)}
-    second.load_state_dict(older)
-    assert (second.p, second.enabled) == (0.75, True)
     # and a state does not follow later changes
     first.set_epoch(6, 10)
     assert state["epoch"] == 5
@@ -821,9 +808,9 @@ def test_a_model_is_saved_loaded_and_averaged_with_and_without_its_transform(kin
     resumed.load_state_dict(safetensors.torch.load_file(file))
     expected = with_mix.mix(images(), LABELS)
     assert_same(resumed(images(), LABELS), expected)
-    for averaged in (ModelEmaV3(with_mix), AveragedModel(with_mix)):
-        (averaged.update if hasattr(averaged, "update") else averaged.update_parameters)(with_mix)
-        assert averaged.module.mix.p == 1
+    averaged = AveragedModel(with_mix)
+    averaged.update_parameters(with_mix)
+    assert averaged.module.mix.p == 1
     # modes of the model are modes of its transform
     assert with_mix.eval().mix.mixing is False
     assert with_mix.train().mix.mixing
@@ -1054,8 +1041,10 @@ def test_gradients_are_those_of_the_plan(name):
     assert torch.autograd.gradgradcheck(mix, samples.clone().requires_grad_())
     # a plan that was drawn outside is applied inside vmap
     batches = torch.stack([samples, tangents])
-    mapped = torch.vmap(lambda x: apply_plan(x, plan))(batches)
-    assert_close(mapped, torch.stack([mixed_by_hand(each, plan) for each in batches]))
+    expected = torch.stack([mixed_by_hand(each, plan) for each in batches])
+    assert_close(torch.vmap(lambda x: apply_plan(x, plan))(batches), expected)
+    # and so is one that is drawn inside
+    assert_close(torch.vmap(mix, randomness="same")(batches), expected)
 
 
 # many sources go through a matrix product, few of many rows are gathered
@@ -1079,20 +1068,15 @@ def test_gradients_reach_the_weights_to_second_order(batch, sources):
 
 
 @every_kind
-def test_gradients_reach_soft_targets_channels_last_and_half_precision(kind):
+def test_gradients_reach_soft_targets_and_keep_channels_last(kind):
     labels = soft(torch.float64).requires_grad_()
     mix = lambda y: KINDS[kind](generator=seeded())(images(), y)[1]  # noqa: E731
     assert torch.autograd.gradcheck(mix, labels)
     samples = images().bfloat16().to(memory_format=torch.channels_last).requires_grad_()
-    options = normalised_only(kind)
-    KINDS[kind](generator=seeded(), **options)(samples, LABELS)[0].sum().backward()
+    KINDS[kind](generator=seeded(), **normalised_only(kind))(samples, LABELS)[0].sum().backward()
     assert samples.grad.is_contiguous(memory_format=torch.channels_last)
-    plan = KINDS[kind](generator=seeded(), **options).make_plan(6, size=SIZE)
     # every pixel of an output is a weighted sum of that pixel of the sources
     assert samples.grad.double().mean().item() == pytest.approx(1, rel=2e-3)
-    if plan.boxes is None:
-        share = plan.matrix().sum(0).view(6, 1, 1, 1)
-        assert_close(samples.grad, share.expand_as(samples))
 
 
 # options and what is said of them
@@ -1108,29 +1092,12 @@ FIXED = {
 
 
 @every_kind
-def test_options_are_fixed_and_typing_errors_are_found(kind):
+def test_options_are_fixed(kind):
     """They were set and silently ignored by running loader workers."""
     mix = KINDS[kind]()
     for option in FIXED[kind]:
         with pytest.raises(AttributeError, match=f"{option} is fixed when a transform is made"):
             setattr(mix, option, 2)
-    with pytest.raises(AttributeError, match=r"has no attribute 'pastee'; its options: .*until"):
-        mix.pastee = 0.5
-    assert not hasattr(mix, "pastee")
-
-
-class Mine(ZetaMix):
-    def __init__(self, **given):
-        super().__init__(**given)
-        self.more = 1
-
-
-def test_classes_that_users_derive_have_attributes_of_their_own():
-    mine = Mine(num_classes=4, generator=seeded())
-    mine.more = 2
-    expected = ZetaMix(num_classes=4, generator=seeded())(images(), LABELS)
-    assert_same(pickle.loads(pickle.dumps(mine.eval()))(images(), LABELS)[:1], [images()])
-    assert_same(mine.train()(images(), LABELS), expected)
 
 
 @every_variant
@@ -1226,34 +1193,6 @@ def said(action, *arguments):
     return [str(warning.message) for warning in caught]
 
 
-TAIL = ": the anchor may weigh less than the other samples together (Theorem 1)."
-THRESHOLDS = [
-    ({"gamma": 1.5}, "gamma=1.5 is below 1.72865, the threshold for any number of sources" + TAIL),
-    ({"gamma": (1.0, 3.0)}, "gamma=1 is below 1.72865, the threshold for any number of sources"
-     + TAIL),
-    ({"gamma": 1.0, "sources": 4}, "gamma=1 is below 1.08213, the threshold for 4 sources" + TAIL),
-    ({"gamma": 1.73}, None),
-    ({"gamma": 1.1, "sources": 4}, None),
-    ({"gamma": (1.8, 2.0)}, None),
-    ({}, None),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("options", "message"), THRESHOLDS, ids=str)
-def test_warns_once_below_the_threshold(options, message):
-    def use():
-        transform = ZetaMixup(num_classes=4, **options)
-        transform(torch.randn(4, 3), torch.arange(4))
-        transform.set_epoch(1)
-        copy.deepcopy(transform).set_epoch(2)
-
-    assert said(use) == ([] if message is None else [message])
-    falls = ZetaMixup(num_classes=4, gamma=lambda epoch: 2.0 - epoch / 2)
-    assert [text[:18] for text in said(falls.set_epoch, 1)] == ["gamma=1.5 is below"]
-    assert said(falls.set_epoch, 2) == []
-    assert said(ZetaMix().set_epoch, 1, 3) == []
-
-
 POSITIVE = torch.rand(64, 3, 8, 8, generator=seeded())
 CENTRED = torch.randn(64, 3, 8, 8, generator=seeded())
 CHANNELS_LAST = CENTRED.movedim(1, -1)
@@ -1318,18 +1257,8 @@ def test_a_mean_for_samples_outside_of_0_and_1_is_refused_and_nothing_clamped(wa
         ZetaMix(num_classes=4, mean=0.5, paste=1.0)(bad, labels)
 
 
-def test_images_of_odd_shapes_are_doubted_by_all_that_paste():
-    for shape, message in (((8, 16, 16, 1), "permute"), ((8, 3, 1, 16), "are one pixel high")):
-        for kind in ("cutmix", "switch"):
-            (text,) = said(KINDS[kind](), torch.randn(shape), torch.arange(8) % 4)
-            assert message in text
-        assert said(KINDS["mixup"](), torch.randn(shape), torch.arange(8) % 4) == []
-
-
 def test_code_without_a_name_is_warned_as_well():
     """It had no `__name__`, and a warning became a KeyError."""
-    program = "with warnings.catch_warnings(record=True) as caught:\n"
-    program += "    warnings.simplefilter('always')\n    ZetaMixup(gamma=1.0)"
-    names = {"warnings": warnings, "ZetaMixup": ZetaMixup}
-    exec(program, names)
-    assert "is below" in str(names["caught"][0].message)
+    names = {"mix": ZetaMix(num_classes=4), "x": POSITIVE, "y": torch.arange(64) % 4}
+    with pytest.warns(UserWarning, match="not normalised"):
+        exec("mix(x, y)", names)

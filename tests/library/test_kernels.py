@@ -100,7 +100,7 @@ def draw_of(seed=7, stream=0):
 def by_kernel(rule, samples, labels, *, mean=None, ignore=None, **numbers):
     size = tuple(samples.shape[-2:]) if rule.paste and is_image(samples.shape) else None
     keeps = rule.keep_variance and is_image(samples.shape)
-    facts = CLASSES, ignore, rule, keeps, size, mean
+    facts = CLASSES, ignore, rule, keeps, size, rules.Blend(mean).means
     return dispatch.mix_labelled(samples, labels, *facts, draw_of(**numbers))
 
 

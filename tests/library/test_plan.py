@@ -270,17 +270,6 @@ def test_streams_are_not_correlated(alpha):
     assert scipy.stats.binomtest(agree, 30_000, 0.5).pvalue > LEAST_P_VALUE
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("name", VARIANTS)
-def test_plan_on_cuda_replays_from_its_seed(name):
-    generators = [torch.Generator("cuda").manual_seed(3) for _ in range(2)]
-    first, second = (
-        VARIANTS[name](generator=generator).make_plan(9, device="cuda") for generator in generators
-    )
-    assert first.device.type == "cuda"
-    assert same(first, second)
-
-
 # what a plan tells
 
 
@@ -290,12 +279,6 @@ def test_rows_that_are_named_twice_count_twice_and_weights_say_who_dominates():
     plan = MixPlan(torch.tensor([[2, 0], [1, 2]]), torch.tensor([[0.25, 0.75], [0.5, 0.5]]), 3)
     assert plan.anchors()[0] == 0
     assert plan.dominates().tolist() == [True, False]
-
-
-def test_a_plan_cannot_be_changed():
-    plan = zeta_plan(3)
-    with pytest.raises(AttributeError):
-        plan.batch_size = 4
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -309,14 +292,9 @@ def test_a_plan_is_copied_moved_and_replayed_exactly(name):
         assert repr(again) == repr(plan)
         assert_close(apply_plan(samples, again), mixed)
         assert_close(OneHot(CLASSES).mix(labels, again), targets)
-    assert plan.to("meta").device.type == "meta"
-    assert plan.to("meta").indices.shape == plan.indices.shape
-
-
-def test_plan_device_follows_the_generator_or_the_argument(generator):
-    assert zeta_plan(4, generator=generator).device.type == "cpu"
-    assert zeta_plan(4, device="meta").device.type == "meta"
-    assert mixup_plan(4, 0.3, device="meta").device.type == "meta"
+    assert plan.to("meta").device.type == zeta_plan(4, device="meta").device.type == "meta"
+    with pytest.raises(AttributeError):
+        plan.batch_size = 4
 
 
 def test_a_plan_is_shown_in_a_line():
@@ -356,5 +334,5 @@ def test_numpy_arrays_of_a_plan_are_copies():
     weights[0, 0] = 7
     assert (weights[1:, 0] != 7).all()
     assert (plan.weights != 7).all()
-    arrays = ZetaMix(num_classes=2).make_plan(16, size=(8, 8), dtype=torch.bfloat16).numpy()
-    assert arrays.weights.dtype == arrays.scale.dtype == "float32"
+    plan = ZetaMix(num_classes=2).make_plan(16, size=(8, 8), dtype=torch.bfloat16)
+    assert [array.dtype.name for array in plan.numpy()] == ["int64", "float32", "int64", "float32"]

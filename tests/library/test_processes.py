@@ -4,11 +4,9 @@ import copy
 import multiprocessing
 import os
 import pickle
-import random
 import resource
 import subprocess
 import sys
-import threading
 from itertools import combinations
 
 import by_hand
@@ -110,37 +108,6 @@ def test_every_batch_has_a_plan_of_its_own_and_a_seed_repeats_them(own, persiste
     assert len(runs[0]) == 8
     assert all(torch.equal(*pair) for pair in zip(*runs, strict=True))
     assert not any(torch.equal(*pair) for pair in combinations(runs[0], 2))
-
-
-@pytest.mark.fuzz
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("kind", [ZetaMix, ZetaMixup])
-def test_a_batch_is_mixed_with_its_labels_whatever_is_switched_meanwhile(kind, workers, fuzz_seed):
-    """Unmixed samples had mixed labels; or the sizes differed, and a worker died."""
-    transform = kind(num_classes=16)
-    loader, done = loader_of(transform, length=16, workers=workers), threading.Event()
-    dice = random.Random(fuzz_seed)
-
-    def switch():
-        while not done.is_set():
-            transform.enabled = dice.random() < 0.8
-            transform.train(dice.random() < 0.8)
-            transform.p = dice.choice([0.0, 1.0, 1.0])
-            transform.set_epoch(dice.randrange(10), 10)
-
-    switching, interval = threading.Thread(target=switch), sys.getswitchinterval()
-    switching.start()
-    try:
-        # seconds after which the other thread may run, otherwise once in many batches
-        sys.setswitchinterval(1e-6)
-        found, epochs = set[bool](), 0
-        while epochs < 100 or (len(found) < 2 and epochs < 1000):
-            found, epochs = found | unmixed(loader, batches=4), epochs + 1
-    finally:
-        sys.setswitchinterval(interval)
-        done.set()
-        switching.join()
-    assert found == {True, False}
 
 
 # processes that are no workers

@@ -1,15 +1,13 @@
 """Lightning: `MixCallback`, which applies a transform of this library to training batches."""
 
 import functools
-import math
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torch import distributed
 
-from zetamix.integrations import check_transform
-from zetamix.transforms import BatchMix
+from zetamix.transforms import BatchMix, check_transform
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -85,19 +83,10 @@ class MixCallback(Callback):
         # Lightning does not call teardown after an exception
         self._unwrap()
 
-    def on_train_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
-        until = self.transform.until
-        if until < 1 and not 0 < trainer.estimated_stepping_batches < math.inf:
-            raise ValueError(
-                f"The transform mixes in the first {until:.0%} of training, but its length is "
-                "unknown. Pass max_epochs or max_steps to the Trainer, or until=1 to the transform."
-            )
-
     def on_train_epoch_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
         if not self._counts_steps(trainer):
-            epochs = trainer.max_epochs
-            known = epochs is not None and epochs > 0
-            self.transform.set_epoch(trainer.current_epoch, epochs if known else None)
+            epochs = trainer.max_epochs or -1
+            self.transform.set_epoch(trainer.current_epoch, epochs if epochs > 0 else None)
 
     def state_dict(self) -> dict[str, Any]:
         """The states of all processes, by rank; a collective that every process must call."""

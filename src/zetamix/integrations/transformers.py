@@ -15,9 +15,8 @@ from torch import Tensor, nn
 from transformers import Trainer, TrainerCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
-from zetamix.integrations import check_transform
 from zetamix.losses import soft_cross_entropy
-from zetamix.transforms import BatchMix
+from zetamix.transforms import BatchMix, check_transform
 
 SINGLE_LABEL = "single_label_classification"
 # saved with the model in every checkpoint, one file per process
@@ -96,8 +95,7 @@ class MixingTrainer(Trainer):
 
     def _mix(self, inputs: dict[str, Any]) -> dict[str, Any]:
         if self.transform.rules is not None:
-            mixed: dict[str, Any] = self.transform(dict(inputs))
-            return mixed
+            return self.transform(dict(inputs))  # type: ignore[no-any-return]
         samples = {
             name: value
             for name, value in inputs.items()

@@ -6,6 +6,7 @@ The environment variable ZETAMIX_KERNELS=reference selects plain torch everywher
 import importlib.util
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from functools import lru_cache
 from typing import Any
 
@@ -50,7 +51,7 @@ def mix_labelled(
     rule: PlanRule,
     keeps: bool,
     size: Size | None,
-    mean: float | Sequence[float] | None,
+    means: Sequence[float] | None,
     draw: Draw,
 ) -> tuple[Tensor, Tensor] | None:
     """Draw a plan, mix samples and class indices by the kernels; None if they cannot.
@@ -59,20 +60,17 @@ def mix_labelled(
     """
     if not _mixes_by_kernels(samples, labels, rule, ignore_index):
         return None
-    device = samples.device
-    if device.type == "cuda" and device.index != torch.cuda.current_device():
-        # Triton launches on the current device
-        with torch.cuda.device(device):
-            return mix_labelled(
-                samples, labels, num_classes, ignore_index, rule, keeps, size, mean, draw
-            )
-    means = mean if mean is None or isinstance(mean, Sequence) else (mean,)
+    # importing triton is slow, and most machines do not need it
+    from zetamix.kernels import triton_launch
+
     # dense, with the batch outermost; the order of the other dimensions does not matter
     ready = samples if _is_channels_last(samples) else samples.contiguous()
-    mixed: tuple[Tensor, Tensor] | None = _triton().mix(
-        ready, labels.contiguous(), num_classes, ignore_index, rule, keeps, size, means, draw
-    )
-    return mixed
+    options = labels.contiguous(), num_classes, ignore_index, rule, keeps, size, means, draw
+    device = samples.device
+    elsewhere = device.type == "cuda" and device.index != torch.cuda.current_device()
+    # Triton launches on the current device
+    with torch.cuda.device(device) if elsewhere else nullcontext():
+        return triton_launch.mix(ready, *options)
 
 
 def _mixes_by_kernels(
@@ -103,14 +101,6 @@ def _has_kernels(device: torch.device) -> bool:
     if version < KERNELS_SINCE or importlib.util.find_spec("triton") is None:
         return False
     return torch.version.hip is not None or torch.cuda.get_device_capability(device) >= (8, 0)
-
-
-@lru_cache(maxsize=1)
-def _triton() -> Any:
-    # imported on first use: importing triton is slow, and most machines do not need it
-    from zetamix.kernels import triton_launch
-
-    return triton_launch
 
 
 def mix_samples(
@@ -237,7 +227,7 @@ def _mix_rows(
             whole.add_(moved[:, None] * mean)
         else:
             torch.addcmul(whole, moved[:, None], mean, out=whole)
-        return _narrow(whole, wide, True)
+        return whole.clamp_(0, 1)
     if moved is not None:
         # the mean is one more source: no passes of its own
         weights = torch.cat([weights, moved[:, None]], 1)
@@ -256,17 +246,10 @@ def _mix_rows(
         # keep the last sums until the next are made: if freed, their memory would be returned to
         # the system and page-faulted again each time (41 ms become 55 to 110)
         last, sums = sums, _sum_rows(sources, indices, weights)
-        mixed[:, columns] = _narrow(sums, rows.dtype, mean is not None)
+        clips = mean is not None and rows.dtype.is_floating_point
+        mixed[:, columns] = sums.clamp_(0, 1) if clips else reference.round_(sums, rows.dtype)
         del last
     return mixed
-
-
-def _narrow(sums: Tensor, dtype: torch.dtype, clips: bool) -> Tensor:
-    """As `reference.narrow`, in place."""
-    if not dtype.is_floating_point:
-        info = torch.iinfo(dtype)
-        return sums.round_().clamp_(info.min, info.max)
-    return sums.clamp_(0, 1) if clips else sums
 
 
 def _sum_rows(rows: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
@@ -293,18 +276,13 @@ def _copy_boxes(mixed: Tensor, samples: Tensor, indices: Tensor, boxes: Tensor) 
     chosen, ranks = (parts[..., 2:] > parts[..., :2]).all(-1).nonzero(as_tuple=True)
     places = torch.stack([chosen, indices[chosen, ranks + 1]], 1)
     listed = torch.cat([places, parts[chosen, ranks]], 1).tolist()
-    target: Any = mixed
-    source: Any = samples
-    small = False
-    if (bits := BITS.get(mixed.dtype.itemsize)) is not None:
-        target, source = mixed.view(bits), samples.view(bits)
-        try:
-            # slices of arrays are faster
-            target, source = target.numpy(), source.numpy()
-            small = mixed[0].numel() <= MOST_BY_NUMPY
-        except RuntimeError:
-            # without NumPy
-            pass
+    bits = BITS[mixed.dtype.itemsize]
+    target: Any = mixed.view(bits)
+    source: Any = samples.view(bits)
+    # slices of arrays are faster, where NumPy is installed
+    with suppress(RuntimeError):
+        target, source = target.numpy(), source.numpy()
+    small = mixed[0].numel() <= MOST_BY_NUMPY
     for output, row, top, left, bottom, right in listed:
         place = target[output, ..., top:bottom, left:right]
         pixels = source[row, ..., top:bottom, left:right]

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import torch
 from torch import Tensor
 
-from zetamix.boxes import inside
+from zetamix.boxes import covers
 from zetamix.checks import holds_for_all_sizes
 
 
@@ -45,7 +45,7 @@ def mix_rows(
             mixed = matrix.scatter_add(1, indices, weights) @ wide
     if moved is not None and mean is not None:
         mixed = (mixed + moved[:, None] * mean).clamp(0, range_end(rows.dtype))
-    return narrow(mixed, rows.dtype)
+    return round_(mixed, rows.dtype).to(rows.dtype)
 
 
 def paste(mixed: Tensor, samples: Tensor, indices: Tensor, boxes: Tensor) -> Tensor:
@@ -54,20 +54,21 @@ def paste(mixed: Tensor, samples: Tensor, indices: Tensor, boxes: Tensor) -> Ten
     Source i of output k covers boxes[k, i] by the same pixels of samples[indices[k, i]].
     """
     height, width = mixed.shape[-2:]
+    rows, columns = (torch.arange(length, device=boxes.device) for length in (height, width))
     between = [1] * (mixed.ndim - 3)
     for source in range(boxes.shape[1]):
-        covered = inside(boxes[:, source], (height, width)).view(-1, *between, height, width)
+        covered = covers(boxes[:, source], rows, columns).view(-1, *between, height, width)
         # indexing, not index_select, which would lose channels_last
         mixed = torch.where(covered, samples[indices[:, source]], mixed)
     return mixed
 
 
-def narrow(mixed: Tensor, dtype: torch.dtype) -> Tensor:
-    """Convert to the dtype of the input; integers are rounded to the nearest and clamped."""
+def round_(sums: Tensor, dtype: torch.dtype) -> Tensor:
+    """For integer dtypes, round to the nearest and clamp to their range, in place."""
     if dtype.is_floating_point:
-        return mixed.to(dtype)
+        return sums
     info = torch.iinfo(dtype)
-    return mixed.round().clamp(info.min, info.max).to(dtype)
+    return sums.round_().clamp_(info.min, info.max)
 
 
 def range_end(dtype: torch.dtype) -> int:

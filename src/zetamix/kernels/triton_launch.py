@@ -228,7 +228,8 @@ def _mix_many(
         prepared = _keep(key, _prepare_many(samples, classes, rule))
     plan, product, sources, new_matrix = prepared
     halves = samples.dtype in (torch.float16, torch.bfloat16)
-    by_torch = halves or (samples.dtype == torch.float32 and _allows_tf32())
+    rounds = torch.backends.cuda.matmul.fp32_precision == "tf32"
+    by_torch = halves or (samples.dtype == torch.float32 and rounds)
     if plan.cannot_start() or (product.cannot_start() and not by_torch):
         return None
     batch, features = samples.shape[0], samples.shape[1:].numel()
@@ -245,13 +246,6 @@ def _mix_many(
     else:
         product(matrix, samples, out, batch, features)
     return out, targets
-
-
-def _allows_tf32() -> bool:
-    """Whether torch may round products of float32; before 2.9 it said so by another name."""
-    matmul = torch.backends.cuda.matmul
-    precision = getattr(matmul, "fp32_precision", None)
-    return bool(matmul.allow_tf32) if precision is None else precision == "tf32"
 
 
 def _prepare_many(samples: Tensor, classes: int, rule: PlanRule) -> tuple[Any, ...]:

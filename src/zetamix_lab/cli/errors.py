@@ -56,7 +56,7 @@ def _message(error: Exception) -> str | None:
     """The message to print; None for an unexpected error."""
     if _is_ours(error):
         return str(error)
-    from zetamix_lab.train.concurrent_runs import describe_failure
+    from zetamix_lab.train.run import describe_failure
 
     if (failure := describe_failure(error)) is not None:
         return failure

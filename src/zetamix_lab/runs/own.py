@@ -28,7 +28,7 @@ from zetamix_lab.runs.executor import POLL_SECONDS, Send, Stop
 from zetamix_lab.runs.run_cells import ORPHAN_SECONDS, Job
 from zetamix_lab.statistics import KEYS
 from zetamix_lab.text import join, reason
-from zetamix_lab.train.concurrent_runs import describe_failure
+from zetamix_lab.train.run import describe_failure
 from zetamix_lab.train.run_folder import RunFolder, hold
 
 # in the folder of a run: what it printed, and a folder of its own
@@ -120,7 +120,6 @@ def call(grid: OwnGrid, runs: Path, job: Job, send: Send, stopped: Stop) -> None
                 confusion=count_confusion(*predicted) if predicted else [],
                 test_size=len(predicted[0]) if predicted else 0,
                 wall_s=round(time.monotonic() - began, 2),
-                step_ms=0.0,
                 machine=machine_info(torch.device("cuda" if torch.cuda.is_available() else "cpu")),
             )
             samples = SampleResults.of(*predicted) if predicted else None

@@ -177,7 +177,7 @@ def run_cells(
     watch, name_of, metric: as `show`, `name_of` and `metric` of `Tracker`.
     finished: called with every record when it arrives.
     stop: once it returns True, current runs are saved; the same call resumes them.
-    options: `save_every`, `keep_model` and `new_bn` of every `Run`.
+    options: `save_every` and `keep_model` of every `Run`.
     """
     out, results, missing = out.absolute(), CellResults(), list[Cell]()
     for cell in cells:

@@ -1,7 +1,5 @@
 """The training step as a CUDA graph, which the host launches with a single call."""
 
-from collections.abc import Callable
-
 import torch
 
 from zetamix_lab.train.recipe import Recipe
@@ -31,61 +29,42 @@ def can_capture(device: torch.device, recipe: Recipe, samples: int) -> bool:
     return device.type == "cuda" and one_size
 
 
-class CapturedStep:
-    """A trainer's step, captured once and replayed. The state of the trainer does not change.
+def capture(trainer: Trainer) -> None:
+    """Capture the step of a trainer for `Trainer.step` to replay. Its state does not change.
 
     Each captured step has its own stream, so that several models train concurrently.
     """
-
-    def __init__(self, trainer: Trainer) -> None:
-        self.trainer = trainer
-        self.stream = torch.cuda.Stream(trainer.device)  # type: ignore[no-untyped-call]
-        self.graph = torch.cuda.CUDAGraph()
-        self.graph.register_generator_state(trainer.generator)
-        restore = _snapshot(trainer)
-        self.stream.wait_stream(torch.cuda.current_stream(trainer.device))
-        with torch.cuda.stream(self.stream), trainer.layer_draws():
-            trainer.feed()
-            for _ in range(WARMUP_STEPS):
-                trainer.compute(trainer.loader.batch_size)
-                trainer.index.zero_()
-            trainer.optimizer.zero_grad(set_to_none=True)
-        self.stream.synchronize()
-        # "thread_local" lets the thread that reads batches pin memory during the capture
-        with torch.cuda.graph(self.graph, stream=self.stream, capture_error_mode="thread_local"):
+    stream = torch.cuda.Stream(trainer.device)  # type: ignore[no-untyped-call]
+    graph = torch.cuda.CUDAGraph()
+    graph.register_generator_state(trainer.generator)
+    # everything that warm-up steps change
+    moments, generator = _optimizer_state(trainer), trainer.generator.get_state()
+    changing = [*trainer.model.state_dict().values(), trainer.index, trainer.step_metrics, *moments]
+    copies = [part.clone() for part in changing]
+    stream.wait_stream(torch.cuda.current_stream(trainer.device))
+    with torch.cuda.stream(stream), trainer.layer_draws():
+        trainer.feed()
+        for _ in range(WARMUP_STEPS):
             trainer.compute(trainer.loader.batch_size)
-        with torch.cuda.stream(self.stream):
-            restore()
-            # start from the batch of the warm-up again
-            trainer.open_stream()
-        self.stream.synchronize()
-
-    def __call__(self) -> None:
-        self.trainer.feed()
-        # a replay takes the state of torch's default generator at its launch
-        with self.trainer.layer_draws():
-            self.graph.replay()
-        self.trainer.step_in_epoch += 1
-
-
-def _snapshot(trainer: Trainer) -> Callable[[], None]:
-    """A function that restores everything that warm-up steps change, in the same memory."""
-    before = _optimizer_state(trainer)
-    state = [*trainer.model.state_dict().values(), *before, trainer.index, trainer.step_metrics]
-    copies = [part.clone() for part in state]
-    generator = trainer.generator.get_state()
-
-    def restore() -> None:
-        for part, old in zip(state, copies, strict=True):
-            part.copy_(old)
-        if not before:
+            trainer.index.zero_()
+        trainer.optimizer.zero_grad(set_to_none=True)
+    stream.synchronize()
+    # "thread_local" lets the thread that reads batches pin memory during the capture
+    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+        trainer.compute(trainer.loader.batch_size)
+    with torch.cuda.stream(stream):
+        # in the memory that the graph uses
+        for part, copy in zip(changing, copies, strict=True):
+            part.copy_(copy)
+        for part in [] if moments else _optimizer_state(trainer):
             # AdamW starts with zero moments and no steps; for SGD, zero momentum becomes the
             # gradient, as in its first step
-            for part in _optimizer_state(trainer):
-                part.zero_()
+            part.zero_()
         trainer.generator.set_state(generator)
-
-    return restore
+        # start from the batch of the warm-up again
+        trainer.open_stream()
+    stream.synchronize()
+    trainer.graph, trainer.stream = graph, stream
 
 
 def _optimizer_state(trainer: Trainer) -> list[torch.Tensor]:

@@ -11,8 +11,8 @@ from zetamix.methods import Method
 from zetamix_lab.data.dataset import Dataset
 from zetamix_lab.data.loader import AUGMENTATIONS, ROUND
 from zetamix_lab.metrics import EVALUATED, MULTI_LABEL_ONLY, evaluated
-from zetamix_lab.models import OWN_MODELS, default_model, initialise, is_python_file
-from zetamix_lab.provenance import FileChangedError, FileRef
+from zetamix_lab.models import default_model, initialise, is_python_file
+from zetamix_lab.provenance import FileRef
 from zetamix_lab.text import did_you_mean, plural
 
 CHOICES = {
@@ -89,23 +89,20 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.code is None and is_python_file(self.model):
             path, _, function = self.model.rpartition(":")
-            code = _read_file("model", path)
+            code = FileRef.read(path)
             # only the file name: the file is identified by its content
             object.__setattr__(self, "model", f"{code.path.name}:{function}")
             object.__setattr__(self, "code", code)
 
         def check(name: str, valid: bool, expected: str) -> None:
             if not valid:
-                got = getattr(self, name)
-                got = list(got) if name == "milestones" else repr(got) if name in CHOICES else got
-                raise RecipeError(f"{name} must {expected}, got {got}.")
+                raise RecipeError(f"{name} must {expected}, got {getattr(self, name)!r}.")
 
         for name, allowed in CHOICES.items():
             check(name, getattr(self, name) in allowed, f"be one of {', '.join(allowed)}")
         for name in ("epochs", "batch_size", "evaluate_every"):
             # the order of the data is drawn from the seed and the number of the epoch, below ROUND
-            check(name, getattr(self, name) >= 1, "be at least 1")
-            check(name, getattr(self, name) < ROUND, f"be less than {ROUND:,}")
+            check(name, 1 <= getattr(self, name) < ROUND, f"be from 1 to {ROUND - 1:,}")
         for name in ("lr", "weight_decay", "momentum", "decay"):
             check(name, 0 <= getattr(self, name) < math.inf, "be a finite number of at least 0")
         total = f"the {self.epochs} epochs"
@@ -246,7 +243,7 @@ def _read(name: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         return FileRef.from_dict(value)
     if name == "weights" and isinstance(value, str | Path):
-        return _read_file(name, value)
+        return FileRef.read(value)
     expected = {"milestones": "epochs separated by commas", "nesterov": "true or false"}
     try:
         if name == "milestones":
@@ -260,30 +257,20 @@ def _read(name: str, value: Any) -> Any:
         raise RecipeError(f"{name}: expected {text}, got {value!r}.") from None
 
 
-def _read_file(name: str, path: str | Path) -> FileRef:
-    try:
-        return FileRef.read(path)
-    except FileChangedError as error:
-        raise RecipeError(f"{name}: {error}") from None
-
-
 def make_recipe(
-    dataset: Dataset,
-    *,
-    changes: Sequence[str] = (),
-    gpu: bool = True,
-    **fields: str | Path | float | None,
+    dataset: Dataset, *, changes: Sequence[str] = (), **fields: str | Path | float | None
 ) -> Recipe:
     """The recipe for a dataset after changes such as "lr=0.05".
 
-    gpu: whether a GPU will train; without one small images get a smaller network.
+    It does not depend on the machine, so that a run is resumed on any other.
+
     fields: the same by name, such as lr=0.05; None changes nothing. `weights` is a file with the
         state dict that training starts from (`load_weights`). Without `optimizer`,
         networks with layer normalisation, such as transformers and ConvNeXt, get AdamW, and all
         others SGD.
     """
     given, multi = parse_changes(changes, **fields), dataset.multi_label
-    recipe = default_recipe(dataset.shape, len(dataset.train), multi_label=multi, gpu=gpu)
+    recipe = default_recipe(dataset.shape, len(dataset.train), multi_label=multi)
     wanted = recipe.change(**given)
     if wanted.optimizer == "adamw" or ("optimizer" not in given and _suits_adamw(wanted, dataset)):
         # weight decay is that of DeiT and ConvNeXt. Their rates, 0.001 to 0.004 for batches of
@@ -304,9 +291,7 @@ def make_recipe(
     return recipe
 
 
-def default_recipe(
-    shape: tuple[int, ...], count: int, *, multi_label: bool = False, gpu: bool = True
-) -> Recipe:
+def default_recipe(shape: tuple[int, ...], count: int, *, multi_label: bool = False) -> Recipe:
     """A recipe by the shape of one sample and the number of training samples.
 
     >>> recipe = default_recipe((3, 128, 128), 500)
@@ -318,7 +303,7 @@ def default_recipe(
     images = len(shape) == 3
     return Recipe(
         source=OWN,
-        model=default_model(shape, gpu=gpu),
+        model=default_model(shape),
         batch_size=batch_size,
         # the rate is proportional to the batch size
         lr=0.1 * batch_size / 128 if images else 0.05,
@@ -331,8 +316,6 @@ def default_recipe(
 
 def _suits_adamw(recipe: Recipe, dataset: Dataset) -> bool:
     """Whether the network uses layer normalisation, with which SGD trains poorly."""
-    if recipe.model.startswith("resnet") or recipe.model in OWN_MODELS:
-        return False
     network = initialise(
         recipe.model, dataset.num_classes, dataset.shape, 0, stem=recipe.stem, code=recipe.code
     )

@@ -1,9 +1,10 @@
-"""One run, from its first step to its record."""
+"""Runs from their first step to their record: one after another, or some of them side by side."""
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -11,13 +12,15 @@ import torch
 
 from zetamix.methods import Method
 from zetamix_lab.data.dataset import Dataset
+from zetamix_lab.data.errors import DataError
 from zetamix_lab.metrics import METRICS, classify, count_confusion, fit_temperature, scaled_scores
-from zetamix_lab.provenance import machine_info
+from zetamix_lab.provenance import FileChangedError, machine_info
 from zetamix_lab.records import Cell, RunRecord, SampleResults
-from zetamix_lab.train.cuda_graph import CapturedStep, can_capture
+from zetamix_lab.train.cuda_graph import can_capture, capture
 from zetamix_lab.train.recipe import Recipe
 from zetamix_lab.train.run_folder import FolderError, RunFolder
-from zetamix_lab.train.trainer import Trainer
+from zetamix_lab.train.stop import Stopped
+from zetamix_lab.train.trainer import NonFiniteLossError, Trainer
 
 # a checkpoint takes about half a second for a ResNet-18
 SAVE_SECONDS = 60.0
@@ -50,15 +53,11 @@ class Run:
 
     out: folder of the run. An unfinished run of the same cell is resumed from its checkpoint.
     compile: whether to use torch.compile.
-    graph: whether to capture the step as a CUDA graph where that is possible.
     save_every: seconds between checkpoints, which are written at the end of an epoch.
-    chunk_steps: captured steps that are launched before control is yielded.
     keep_model: whether the weights of the finished run are written; a ResNet-18 takes 45 MB.
     data_memory: bytes of the device that a split may occupy (`Loader`).
-    new_bn: whether the record's `extra` has the test metrics after batch-norm statistics were
-        recomputed on unmixed data, as "new_bn" (`Trainer.predict_with_new_statistics`).
 
-    Several runs may be advanced in turn by one thread (`zetamix_lab.train.concurrent_runs`).
+    Several runs may be advanced in turn by one thread, as `train` does.
     """
 
     def __init__(
@@ -71,11 +70,8 @@ class Run:
         out: Path,
         device: torch.device | str = "cpu",
         compile: bool = False,
-        graph: bool = True,
         save_every: float = SAVE_SECONDS,
-        chunk_steps: int = CHUNK_STEPS,
         data_memory: int | None = None,
-        new_bn: bool = False,
         keep_model: bool = True,
     ) -> None:
         if dataset.test is None:
@@ -83,24 +79,25 @@ class Run:
         if not 0 <= seed <= MAX_SEED:
             raise ValueError(f"seed must be from 0 to {MAX_SEED}, got {seed}.")
         self.dataset, self.method, self.recipe, self.seed = dataset, method, recipe, seed
+        self.test = dataset.test
         self.device, self.compile = torch.device(device), compile
-        self.save_every, self.data_memory = save_every, data_memory
-        self.new_bn, self.keep_model = new_bn, keep_model
+        self.save_every, self.keep_model = save_every, keep_model
         recipe.check_sources(method, len(dataset.train))
-        self.graph = graph and can_capture(self.device, recipe, len(dataset.train))
-        self.chunk_steps = chunk_steps if self.graph else 1
+        self.graph = can_capture(self.device, recipe, len(dataset.train))
+        options: dict[str, Any] = {"seed": seed, "compile": compile, "data_memory": data_memory}
+        self._make_trainer = partial(Trainer, dataset, method, recipe, device=device, **options)
         self.cell = make_cell(dataset, method, recipe, seed)
         self.folder = RunFolder(out, self.cell)
         self.record = self.folder.read_record()
         self.trainer: Trainer | None = None
-        self.best: dict[str, float] | None = None
         self.began = 0.0
         """When it was started, by `time.perf_counter`, less the seconds of earlier sessions."""
-        self.timer = StepTimer(self.device)
         self.concurrent = 1
         """The largest number of runs that were trained on the device at once, this one included."""
         self.waiting = False
         """Whether all steps of an epoch are launched but not yet completed by the device."""
+        self._launched: deque[Any] = deque()
+        """Events at the ends of chunks of steps that a GPU may not have completed."""
 
     @property
     def epochs(self) -> float:
@@ -117,69 +114,57 @@ class Run:
         """
         trainer = self.start()
         trainer.stop = stop
-        saved, take_step = time.perf_counter(), None
+        saved = time.perf_counter()
         try:
             while trainer.epoch < self.recipe.epochs:
-                mixing = trainer.mixing
-                with self._on_stream(take_step):
+                with self._on_stream():
                     trainer.start_epoch()
-                    if trainer.mixing != mixing:
-                        take_step = None
-                    if take_step is None and trainer.step_in_epoch < trainer.steps_per_epoch:
-                        take_step = CapturedStep(trainer) if self.graph else trainer.step
-                yield from self._epoch(trainer, take_step)
-                with self._on_stream(take_step):
+                    # of a run that was stopped after the last step of an epoch none is left
+                    if self.graph and trainer.graph is None and trainer.steps_left:
+                        capture(trainer)
+                while trainer.steps_left:
+                    with self._on_stream():
+                        self._launch_chunk(trainer)
+                    yield {}
+                # the host can launch steps of other runs in the meantime
+                while self._launched and not self._launched[-1].query():
+                    self.waiting = True
+                    yield {}
+                self.waiting = False
+                self._launched.clear()
+                with self._on_stream():
                     line = self._close_epoch(trainer)
-                    if time.perf_counter() - saved > self.save_every:
-                        # waits for the steps of this run only, not for those of other runs
-                        self.save(synchronize=False)
-                        saved = time.perf_counter()
+                if time.perf_counter() - saved > self.save_every:
+                    self.save()
+                    saved = time.perf_counter()
                 yield line
         finally:
             # pending steps would write into memory that the next model uses
-            self.timer.finish()
-        with self._on_stream(take_step):
+            if self._launched:
+                self._launched[-1].synchronize()
+        with self._on_stream():
             self._finish(trainer)
 
-    def _epoch(self, trainer: Trainer, take_step: Callable[[], None] | None) -> Iterator[Line]:
-        """Launch the remaining steps of an epoch in chunks, and wait until they are completed.
+    def _launch_chunk(self, trainer: Trainer) -> None:
+        """Launch some steps; on a GPU, wait until all but the last chunks before are completed."""
+        for _ in range(min(CHUNK_STEPS if self.graph else 1, trainer.steps_left)):
+            trainer.step()
+        if self.device.type == "cuda":
+            self._launched.append(torch.cuda.current_stream(self.device).record_event())
+            if len(self._launched) > CHUNKS_AHEAD:
+                self._launched.popleft().synchronize()
 
-        Nothing remains for a run that was stopped after the last step of an epoch.
-        """
-        # an epoch of one chunk is timed nevertheless
-        self.timer.warm = trainer.steps_per_epoch <= self.chunk_steps
-        while take_step is not None and trainer.step_in_epoch < trainer.steps_per_epoch:
-            chunk = min(self.chunk_steps, trainer.steps_per_epoch - trainer.step_in_epoch)
-            with self._on_stream(take_step), self.timer.chunk(chunk):
-                for _ in range(chunk):
-                    take_step()
-            yield {}
-        # the host can launch steps of other runs in the meantime
-        while self.timer.sharing > 1 and not self.timer.is_done():
-            self.waiting = True
-            yield {}
-        self.waiting = False
-        self.timer.finish()
-
-    def _on_stream(self, take_step: Any) -> AbstractContextManager[Any]:
+    def _on_stream(self) -> AbstractContextManager[Any]:
         """Make the GPU of this run, and the stream of its captured step, the current ones."""
-        if isinstance(take_step, CapturedStep):
-            return torch.cuda.stream(take_step.stream)
+        if self.trainer is not None and self.trainer.stream is not None:
+            return torch.cuda.stream(self.trainer.stream)
         return torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
 
     def start(self) -> Trainer:
         """Build the trainer, and load the checkpoint if there is one."""
         self.began = time.perf_counter()
-        with self._on_stream(None):
-            self.trainer = trainer = Trainer(
-                self.dataset,
-                self.method,
-                self.recipe,
-                seed=self.seed,
-                device=self.device,
-                compile=self.compile,
-                data_memory=self.data_memory,
-            )
+        with self._on_stream():
+            self.trainer = trainer = self._make_trainer()
             if (state := self.folder.load_checkpoint()) is not None:
                 if state["device"] != self.device.type:
                     # the random number generator of a GPU cannot be resumed on a CPU
@@ -188,33 +173,21 @@ class Run:
                         f"{self.device.type}. Resume it there, or choose another --out."
                     )
                 trainer.load_state_dict(state["trainer"])
-                self.best = state["best"]
                 self.began -= state["seconds"]
-                self.timer.seconds, self.timer.steps = state["step_seconds"], state["steps_timed"]
                 self.concurrent = max(self.concurrent, state["concurrent"])
         self.folder.open(self.cell, trainer.epoch)
         return trainer
 
-    def share_device(self, runs: int) -> None:
-        """Set the number of runs that share the device, including this one."""
-        self.timer.sharing = runs
-        self.concurrent = max(self.concurrent, runs)
-
-    def save(self, *, synchronize: bool = True) -> None:
-        """Write a checkpoint.
-
-        synchronize: whether to wait for steps on other streams than the current one.
-        """
-        if synchronize and self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        if self.trainer is not None:
+    def save(self) -> None:
+        """Write a checkpoint of the state after all steps that were launched."""
+        if self.trainer is None:
+            return
+        # in the order of its stream: other runs are not waited for
+        with self._on_stream():
             state = {
                 "device": self.device.type,
                 "trainer": self.trainer.state_dict(),
-                "best": self.best,
                 "seconds": time.perf_counter() - self.began,
-                "step_seconds": self.timer.seconds,
-                "steps_timed": self.timer.steps,
                 "concurrent": self.concurrent,
             }
             self.folder.save_checkpoint(state)
@@ -225,27 +198,18 @@ class Run:
         line |= trainer.epoch_metrics()
         left = self.recipe.epochs - epoch
         if left < self.recipe.last_epochs or epoch % self.recipe.evaluate_every == 0:
-            line |= self._evaluate(trainer, epoch)
+            line["test"] = classify(*trainer.predict(self.test))
+            if self.dataset.val is not None and self.recipe.select != "none":
+                line["val"] = classify(*trainer.predict(self.dataset.val))
         # after the evaluation: a run stopped during it has a checkpoint of the last step
-        trainer.finish_epoch()
+        trainer.epoch, trainer.step_in_epoch = epoch, 0
         line["seconds"] = round(time.perf_counter() - self.began, 3)
         self.folder.add_epoch(line)
         return line
 
-    def _evaluate(self, trainer: Trainer, epoch: int) -> dict[str, Any]:
-        scores = {"test": classify(*trainer.predict(self.dataset.splits["test"]))}
-        if self.dataset.val is not None and self.recipe.select != "none":
-            scores["val"] = classify(*trainer.predict(self.dataset.val))
-            metric = METRICS[self.recipe.select]
-            score = scores["val"][metric.name]
-            if self.best is None or metric.sign * (score - self.best["val_score"]) > 0:
-                self.best = {**scores["test"], "epoch": epoch, "val_score": score}
-        return scores
-
     def _finish(self, trainer: Trainer) -> None:
-        test, temperature = self.dataset.splits["test"], None
-        logits, labels = trainer.predict(test)
-        last = classify(logits, labels)
+        logits, labels = trainer.predict(self.test)
+        last, temperature, lines = classify(logits, labels), None, self.folder.read_curve()
         extra: dict[str, Any] = {
             "concurrent": self.concurrent,
             "compiled": self.compile,
@@ -257,85 +221,126 @@ class Run:
             last |= scaled_scores(logits, labels, temperature)
             extra["temperature"] = temperature
         if self.recipe.last_epochs > 1:
-            lines = self.folder.read_curve()[-self.recipe.last_epochs :]
-            extra["last_epochs"] = [line["test"] for line in lines]
-        if self.new_bn:
-            renewed = trainer.predict_with_new_statistics(test)
-            extra |= {} if renewed is None else {"new_bn": classify(*renewed)}
+            extra["last_epochs"] = [line["test"] for line in lines[-self.recipe.last_epochs :]]
         record = RunRecord(
             cell=self.cell,
             last=last,
-            best=self.best,
+            best=_best_epoch(lines, self.recipe.select),
             confusion=count_confusion(logits, labels),
             test_size=len(labels),
             wall_s=round(time.perf_counter() - self.began, 2),
-            step_ms=round(1000 * self.timer.seconds / max(1, self.timer.steps), 4),
             machine=machine_info(self.device),
             parameters=sum(part.numel() for part in trainer.model.parameters()),
             extra=extra,
         )
         # contiguous, as other formats need it: safetensors does not support channels last
         weights = {name: part.contiguous() for name, part in trainer.model.state_dict().items()}
-        kept = weights if self.keep_model else None
         samples = SampleResults.of(logits, labels, temperature)
-        self.folder.finish(record, trainer.describe_model(), kept, samples)
+        description = trainer.describe_model()
+        self.folder.finish(record, description, weights if self.keep_model else None, samples)
         self.record = record
         self.trainer = None
 
 
-class StepTimer:
-    """Counts training steps and their seconds, without evaluation, saving or idle time.
+def _best_epoch(lines: Sequence[Line], select: str) -> dict[str, float] | None:
+    """The test metrics of the first epoch with the best validation score; None without any."""
+    evaluated = [line for line in lines if "val" in line]
+    if not evaluated:
+        return None
+    best = max(evaluated, key=lambda line: METRICS[select].sign * line["val"][select])
+    return {**best["test"], "epoch": best["epoch"], "val_score": best["val"][select]}
 
-    On a GPU, CUDA events around each chunk of steps are read later, so the host need not wait for
-    the current chunk.
+
+def describe_failure(error: BaseException) -> str | None:
+    """Why a run has no result: it diverged, ran out of memory, or its folder or data is unusable.
+
+    None if the error is not that of a single run.
     """
+    # an error during graph capture is followed by one from the end of the capture
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, torch.cuda.OutOfMemoryError):
+            return (
+                "The GPU is out of memory. Train fewer runs side by side (--jobs), or use smaller "
+                "batches (--set batch_size=...). PyTorch reports: "
+                f"{str(cause).splitlines()[0]}"
+            )
+        cause = cause.__context__
+    own = (NonFiniteLossError, FolderError, DataError, FileChangedError)
+    return str(error) if isinstance(error, own) else None
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.steps = 0
-        self.seconds = 0.0
-        self.sharing = 1
-        """Runs that share the device; each counts an equal part of its time."""
-        self.warm = False
-        """Whether the next chunk is timed; the first of an epoch includes draws or a capture."""
-        # timed steps, and the events around them
-        self._in_flight: deque[tuple[int, Any, Any]] = deque()
 
-    @contextmanager
-    def chunk(self, steps: int) -> Iterator[None]:
-        """Time the launch of some steps, on their stream."""
-        timed = steps if self.warm else 0
-        self.warm = True
-        if self.device.type == "cuda":
-            began = self._event()
-            yield
-            self._in_flight.append((timed, began, self._event()))
-            if len(self._in_flight) > CHUNKS_AHEAD:
-                self._wait()
-        else:
-            host = time.perf_counter()
-            yield
-            self._add(timed, time.perf_counter() - host)
+def train(
+    runs: Sequence[Run],
+    *,
+    jobs: int = 1,
+    watch: Callable[[Run, Line], None] = lambda run, line: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> dict[Run, str]:
+    """Train all runs, up to `jobs` of them side by side; returns why a run has no record.
 
-    def is_done(self) -> bool:
-        """Whether all launched steps are done."""
-        return not self._in_flight or bool(self._in_flight[-1][-1].query())
+    A finished run is not trained again. If a run diverges, exceeds the GPU memory, or cannot use
+    its folder or data, the others continue. On any other error, and when `stop` returns True,
+    between two steps or two batches of an evaluation, the current runs are saved; the same runs can
+    be trained on.
 
-    def finish(self) -> None:
-        """Wait until all launched steps are done."""
-        while self._in_flight:
-            self._wait()
+    watch: called with a run and what `Run.advance` yields, each time it has advanced.
+    """
+    if jobs < 1:
+        raise ValueError(f"jobs must be at least 1, got {jobs}.")
+    for run in runs:
+        if run.record is not None:
+            run.folder.clean_up()
+    waiting = [run for run in runs if run.record is None]
+    active: dict[Run, Iterator[Line]] = {}
+    failures: dict[Run, str] = {}
+    advancing: Run | None = None
+    try:
+        while waiting or active:
+            # one run starts per round, so that epochs end at different times and runs evaluate
+            # while others train
+            if waiting and len(active) < jobs:
+                run = waiting.pop(0)
+                active[run] = _advance(run, stop, failures)
+            for run in [*active]:
+                run.concurrent = max(run.concurrent, len(active))
+                advancing = run
+                line = next(active[run], None)
+                advancing = None
+                if line is None:
+                    del active[run]
+                else:
+                    watch(run, line)
+            if active and all(run.waiting for run in active):
+                # nothing to launch: check again shortly
+                time.sleep(0.001)
+            if stop():
+                break
+    except Stopped:
+        # during an evaluation, which starts again when the run is resumed
+        advancing = None
+    finally:
+        # a run that was interrupted within a step keeps its last checkpoint
+        for run in active.keys() - {advancing}:
+            try:
+                run.save()
+            except FolderError as error:
+                failures[run] = str(error)
+    return failures
 
-    def _wait(self) -> None:
-        timed, begin, end = self._in_flight.popleft()
-        end.synchronize()
-        self._add(timed, begin.elapsed_time(end) / 1000 / self.sharing)
 
-    def _add(self, timed: int, seconds: float) -> None:
-        self.steps += timed
-        self.seconds += seconds if timed else 0.0
-
-    def _event(self) -> Any:
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record(torch.cuda.current_stream(self.device))
-        return event
+def _advance(run: Run, stop: Callable[[], bool], failures: dict[Run, str]) -> Iterator[Line]:
+    """`Run.advance`, which ends with an entry in `failures` if the run fails."""
+    try:
+        yield from run.advance(stop)
+    except Exception as error:
+        failure = describe_failure(error)
+        if failure is None:
+            error.add_note(f"{run.method.label} seed {run.seed}")
+            raise
+        failures[run] = failure
+    if run in failures:
+        # outside the except block, nothing references the error, and through it the model
+        run.trainer = None
+        if run.device.type == "cuda":
+            torch.cuda.empty_cache()

@@ -1,6 +1,7 @@
 """The folder of one run: every file name, locking, resuming, curves, and loading the model."""
 
 import importlib.util
+import io
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -15,7 +16,7 @@ from zetamix_lab.atomic_io import (
     load_tensors,
     naming,
     read_json,
-    write_file,
+    write_bytes,
     write_json,
     write_text,
 )
@@ -84,9 +85,7 @@ class RunFolder:
         """Create the folder, or drop the epochs after the checkpoint to resume from."""
         self.clean_up()
         write_json(self.path / CELL, {"key": cell.key, **cell.__dict__})
-        kept = self.read_curve()[:epochs]
-        if len(kept) < epochs:
-            raise FolderError(f"{self.path / CURVE} has {len(kept)} of {epochs} epochs. {RETRAIN}")
+        kept = self.read_curve(epochs)
         write_text(self.path / CURVE, "".join(f"{json.dumps(line)}\n" for line in kept))
 
     def read_record(self) -> RunRecord | None:
@@ -100,14 +99,18 @@ class RunFolder:
             raise FolderError(f"{path} is the record of another run. Choose another --out.")
         return record
 
-    def read_curve(self) -> list[dict[str, Any]]:
-        """The metrics of every epoch so far, in order; of a finished run, of all epochs."""
-        record = self.read_record()
+    def read_curve(self, epochs: int | None = None) -> list[dict[str, Any]]:
+        """The metrics of the first epochs, in order; by default of every epoch so far.
+
+        Raises if one is missing, of a finished run any of its epochs.
+        """
+        if epochs is None and (record := self.read_record()) is not None:
+            epochs = record.cell.recipe["epochs"]
         try:
-            lines = list(read_lines(self.path / CURVE))
+            lines = list(read_lines(self.path / CURVE))[:epochs]
         except ValueError as error:
             raise FolderError(f"{error} {RETRAIN}") from None
-        epochs = len(lines) if record is None else record.cell.recipe["epochs"]
+        epochs = len(lines) if epochs is None else epochs
         if [line.get("epoch") for line in lines] != [*range(1, epochs + 1)]:
             raise FolderError(
                 f"{self.path / CURVE}: expected a line for each epoch from 1 to {epochs}, got "
@@ -168,18 +171,13 @@ class RunFolder:
             (self.path / CHECKPOINT).unlink(missing_ok=True)
 
     def _save(self, name: str, state: dict[str, Any]) -> None:
-        path = self.path / name
+        path, content = self.path / name, io.BytesIO()
+        torch.save(state, content)
         try:
-            write_file(path, lambda file: torch.save(state, file))
-        except (OSError, RuntimeError) as error:
-            # if the disk is full, torch raises its own error while closing the file
-            cause: BaseException | None = error
-            while cause is not None and not isinstance(cause, OSError):
-                cause = cause.__context__
-            if cause is None:
-                raise
+            write_bytes(path, content.getvalue())
+        except OSError as error:
             raise FolderError(
-                f"{path} cannot be written ({cause.strerror}). The last checkpoint is intact: free "
+                f"{path} cannot be written ({error.strerror}). The last checkpoint is intact: free "
                 "some space, then rerun the same command to resume."
             ) from error
 

@@ -1,11 +1,11 @@
 """Stop conditions of a command: a time limit, Ctrl-C, SIGTERM and a closed terminal (SIGHUP)."""
 
+import math
 import re
 import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
 from typing import Any
 
 # seconds of a time limit reserved for saving, in addition to the longest interval between two calls
@@ -48,7 +48,6 @@ class Stop:
     a step. A second Ctrl-C raises KeyboardInterrupt.
 
     limit: seconds after `began`, by default from now on. None for no limit.
-    clock: seconds, increasing.
     on_signal: called once, when the first signal arrives.
     """
 
@@ -56,13 +55,10 @@ class Stop:
         self,
         limit: float | None = None,
         began: float | None = None,
-        clock: Callable[[], float] = time.monotonic,
         on_signal: Callable[[], None] = lambda: None,
     ) -> None:
-        self.on_signal = on_signal
-        self.clock = clock
-        self.began = clock() if began is None else began
-        self.limit = limit
+        self.limit, self.on_signal = limit, on_signal
+        self.began = time.monotonic() if began is None else began
         self.signal: int | None = None
         """The signal that was received."""
         self._signal_time = 0.0
@@ -72,42 +68,34 @@ class Stop:
         self._raise = False
 
     def __call__(self) -> bool:
-        now = self.clock()
-        if self._last_call is not None:
-            self._longest_interval = max(self._longest_interval, now - self._last_call)
+        now = time.monotonic()
+        self._longest_interval = max(self._longest_interval, now - (self._last_call or now))
         self._last_call = now
-        return self.signal is not None or self.out_of_time
-
-    @property
-    def out_of_time(self) -> bool:
-        return self.limit is not None and self._remaining(self.limit) < 0
+        return self.signal is not None or self._remaining() < 0
 
     @property
     def reason(self) -> str:
         """One sentence for the user."""
         return "The time limit is reached." if self.signal is None else "Stopped."
 
-    def _remaining(self, limit: float) -> float:
+    def _remaining(self) -> float:
+        """Seconds until work must stop."""
+        if self.limit is None:
+            return math.inf
         # the margin is at most a quarter of a short limit
-        margin = min(MARGIN + self._longest_interval, limit / 4)
-        return self.began + limit - margin - self.clock()
+        margin = min(MARGIN + self._longest_interval, self.limit / 4)
+        return self.began + self.limit - margin - time.monotonic()
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
         """A context for work that cannot be checkpointed: signals and the limit raise `Stopped`."""
-        if not self._old_handlers:
-            # signals are not handled
-            yield
-            return
+        self._raise = True
         try:
-            self._raise = True
-            if self.limit is not None and ALARM is not None:
-                signal.setitimer(signal.ITIMER_REAL, max(0.001, self._remaining(self.limit)))
+            if self():
+                raise Stopped
             yield
         finally:
             self._raise = False
-            if ALARM is not None:
-                signal.setitimer(signal.ITIMER_REAL, 0)
 
     def __enter__(self) -> "Stop":
         handled = [number for number in (signal.SIGTERM, signal.SIGINT, HANGUP, ALARM) if number]
@@ -115,21 +103,24 @@ class Stop:
             # started with nohup
             handled.remove(HANGUP)
         self._old_handlers = {number: signal.signal(number, self._on_signal) for number in handled}
+        if self.limit is not None and ALARM is not None:
+            # heeded `at_once` only
+            signal.setitimer(signal.ITIMER_REAL, max(0.001, self._remaining()))
         return self
 
     def __exit__(self, *_: object) -> None:
+        if ALARM is not None:
+            signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in self._old_handlers.items():
             signal.signal(number, handler)
-        self._old_handlers = {}
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        now = self.clock()
+    def _on_signal(self, number: int, _: object) -> None:
+        now = time.monotonic()
         if number == self.signal == signal.SIGINT and now - self._signal_time > SAME_PRESS:
             raise KeyboardInterrupt
         if number != ALARM:
-            is_first = self.signal is None
-            self.signal, self._signal_time = number, now
-            if is_first:
+            first, self.signal, self._signal_time = self.signal is None, number, now
+            if first:
                 self.on_signal()
         if self._raise:
             raise Stopped

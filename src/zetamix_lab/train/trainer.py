@@ -1,6 +1,6 @@
 """Training of one model: the step, epochs, evaluation, and checkpoints."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partial
 from typing import Any
@@ -8,8 +8,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.optim.swa_utils import update_bn
 
 from zetamix.losses import soft_cross_entropy
 from zetamix.methods import Method
@@ -37,7 +35,7 @@ class Trainer:
     """A model, its data and its optimiser, advanced one step at a time.
 
     The step reads its index from the device and writes loss and accuracy there, so the host never
-    waits for it and a CUDA graph can hold it (`zetamix_lab.train.cuda_graph`).
+    waits for it and a CUDA graph can hold it (`zetamix_lab.train.cuda_graph.capture`).
     """
 
     def __init__(
@@ -55,10 +53,12 @@ class Trainer:
         self.name = f"{method.label}, seed {seed},"
         self.device = torch.device(device)
         self.dtype = choose_dtype(recipe.precision, self.device)
-        self.data_memory = data_memory
         self.stop: Callable[[], bool] = lambda: False
         """Called before every batch of an evaluation, which raises `Stopped` once it is True."""
         self.epoch = self.step_in_epoch = 0
+        self.graph: torch.cuda.CUDAGraph | None = None
+        """The captured step, and the stream of its replays."""
+        self.stream: torch.cuda.Stream | None = None
 
         model = initialise(recipe.model, dataset.num_classes, dataset.shape, seed, **recipe.network)
         # the user's own code may draw random numbers anywhere
@@ -74,19 +74,33 @@ class Trainer:
 
         held = copy_to_device(dataset.train.samples, self.device, data_memory)
         self.scale = choose_scale(recipe.normalize, dataset.train.samples if held is None else held)
-        self.loader = self._loader(dataset.train, recipe.batch_size, training=True)
+        self.make_loader = partial(
+            Loader,
+            scale=self.scale,
+            seed=seed,
+            device=self.device,
+            dtype=self.dtype,
+            layout=self.layout,
+            memory=data_memory,
+        )
+        self.loader = self.make_loader(
+            dataset.train,
+            recipe.batch_size,
+            augmentation=recipe.augmentation,
+            drop_last=recipe.last_batch == "drop",
+        )
         self.steps_per_epoch = len(self.loader)
         self.generator = torch.Generator(self.device).manual_seed(derive(seed, MIXING))
         self.mix = method.transform(dataset.num_classes, self.generator)
-        self.centre = self._centre()
+        self.centre: Tensor | None = None
+        if method.name == "zetamix" and recipe.normalize != "dataset":
+            # it scales deviations from the mean of the normalised samples, which is not 0
+            samples = dataset.train.samples
+            mean = measure_scale(samples).mean.view(1, -1, *[1] * (samples.ndim - 2))
+            self.centre = self.scale.apply(mean, self.dtype).to(self.device)
         self.loss = make_loss(recipe.class_weights, dataset, self.device)
+        self.optimizer = make_optimizer(self.model, recipe, self.device)
 
-        on_gpu = self.device.type == "cuda"
-        # a learning rate on the device can change between replays of a captured graph
-        self.lr = torch.tensor(recipe.rate(0), device=self.device)
-        self.optimizer = make_optimizer(
-            self.model, recipe, self.lr if on_gpu else recipe.rate(0), fused=on_gpu
-        )
         self.batch_rows = torch.arange(self.loader.batch_size, device=self.device)
         # the step within the epoch, on the device, so that a captured graph can read and advance it
         self.index = torch.zeros(1, dtype=torch.int64, device=self.device)
@@ -96,14 +110,17 @@ class Trainer:
         # the order and augmentation of an epoch, in the memory that a captured graph reads
         self.draws = self.loader.draw(0)
         self.raw: Tensor | None = None
-        self._stream: Any = None
-        self._eval_loaders: dict[Split, Loader] = {}
+        self._batches: Any = None
 
     def start_epoch(self) -> None:
         """Draw the order and augmentation of the epoch, and set the learning rate."""
         self._set_rate(self.recipe.rate(self.epoch))
         if isinstance(self.mix, BatchMix):
+            mixing = self.mix.mixing
             self.mix.set_epoch(self.epoch, self.recipe.epochs)
+            if self.mix.mixing != mixing:
+                # a captured step continues as it was captured
+                self.graph = None
         for kept, new in zip(self.draws, self.loader.draw(self.epoch), strict=True):
             if kept is not None and new is not None:
                 kept.copy_(new, non_blocking=True)
@@ -112,28 +129,32 @@ class Trainer:
         self.model.train()
 
     @property
-    def mixing(self) -> bool:
-        """Whether batches of this epoch are mixed; a captured step continues as it was captured."""
-        return isinstance(self.mix, BatchMix) and self.mix.mixing
+    def steps_left(self) -> int:
+        """Steps of the epoch that are to be taken."""
+        return self.steps_per_epoch - self.step_in_epoch
 
     def _set_rate(self, rate: float) -> None:
-        if self.device.type == "cuda":
-            self.lr.fill_(rate)
-        else:
-            for group in self.optimizer.param_groups:
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
                 group["lr"] = rate
 
     def open_stream(self) -> None:
         """Start reading at the next step, if the split is streamed to the device."""
         loader, start = self.loader, self.step_in_epoch
-        self._stream = None if loader.held else loader.stream(self.draws, self.epoch, start)
+        self._batches = None if loader.held else loader.stream(self.draws, self.epoch, start)
 
     def step(self) -> None:
-        """One training step."""
+        """One training step; a replay of the captured one, if there is one."""
         self.feed()
-        left = self.loader.count - self.step_in_epoch * self.loader.batch_size
+        # a replay takes the state of torch's default generator at its launch
         with self.layer_draws():
-            self.compute(min(self.loader.batch_size, left))
+            if self.graph is None:
+                left = self.loader.count - self.step_in_epoch * self.loader.batch_size
+                self.compute(min(self.loader.batch_size, left))
+            else:
+                self.graph.replay()
         self.step_in_epoch += 1
 
     def layer_draws(self) -> AbstractContextManager[None]:
@@ -148,9 +169,9 @@ class Trainer:
         if self.epoch < self.recipe.warmup:
             done = (self.step_in_epoch + 1) / self.steps_per_epoch
             self._set_rate(self.recipe.rate(self.epoch, done))
-        if self._stream is None:
+        if self._batches is None:
             return
-        rows = next(self._stream)
+        rows = next(self._batches)
         if self.raw is None or self.raw.shape != rows.shape:
             self.raw = torch.empty_like(rows)
         self.raw.copy_(rows, non_blocking=True)
@@ -197,21 +218,17 @@ class Trainer:
         loss, accuracy = metrics.mean(1).tolist()
         return {"train_loss": loss, "train_accuracy": accuracy}
 
-    def finish_epoch(self) -> None:
-        """Count the epoch as completed."""
-        self.epoch += 1
-        self.step_in_epoch = 0
-
     @torch.no_grad()
     def predict(self, split: Split) -> tuple[Tensor, Tensor]:
         """Logits and labels of a whole split; raises `Stopped` once `stop` returns True."""
-        if split not in self._eval_loaders:
-            size = max(1, min(1024, EVAL_BYTES // max(1, split.samples[:1].numel())))
-            self._eval_loaders[split] = self._loader(split, size, training=False)
-        loader = self._eval_loaders[split]
+        size = max(1, min(1024, EVAL_BYTES // max(1, split.samples[:1].numel())))
+        loader, parts = self.make_loader(split, size, shuffle=False), []
         self.model.eval()
-        with self.autocast():
-            parts = [self.model(samples).float() for samples, _ in self._until_stop(loader)]
+        for samples, _ in loader:
+            if self.stop():
+                raise Stopped
+            with self.autocast():
+                parts.append(self.model(samples).float())
         self.model.train()
         logits = torch.cat(parts)
         if not bool(torch.isfinite(logits).all()):
@@ -221,57 +238,6 @@ class Trainer:
                 "lr=...), or --set precision=float32."
             )
         return logits, loader.labels
-
-    @torch.no_grad()
-    def predict_with_new_statistics(self, split: Split) -> tuple[Tensor, Tensor] | None:
-        """`predict` after recomputing batch-norm statistics; None without batch norm.
-
-        They are averages over one epoch of the training split, augmented as usual but not mixed.
-        The original statistics are restored afterwards.
-        """
-        if not any(isinstance(layer, _BatchNorm) for layer in self.model.modules()):
-            return None
-        kept = [buffer.clone() for buffer in self.model.buffers()]
-        self.loader.epoch = self.epoch
-        try:
-            with self.layer_draws(), self.autocast():
-                update_bn(self._until_stop(self.loader), self.model)
-            return self.predict(split)
-        finally:
-            for buffer, old in zip(self.model.buffers(), kept, strict=True):
-                buffer.copy_(old)
-
-    def _until_stop(self, loader: Loader) -> Iterator[tuple[Tensor, Tensor]]:
-        for batch in loader:
-            if self.stop():
-                raise Stopped
-            yield batch
-
-    def _centre(self) -> Tensor | None:
-        """The mean of the normalised training samples, from which ZetaMix scales deviations.
-
-        None if it is 0, and for methods that do not use it.
-        """
-        if self.method.name != "zetamix" or self.recipe.normalize == "dataset":
-            return None
-        samples = self.dataset.train.samples
-        mean = measure_scale(samples).mean.view(1, -1, *[1] * (samples.ndim - 2))
-        return self.scale.apply(mean, self.dtype).to(self.device)
-
-    def _loader(self, split: Split, batch_size: int, *, training: bool) -> Loader:
-        return Loader(
-            split,
-            batch_size,
-            augmentation=self.recipe.augmentation if training else "none",
-            scale=self.scale,
-            shuffle=training,
-            drop_last=training and self.recipe.last_batch == "drop",
-            seed=self.seed,
-            device=self.device,
-            dtype=self.dtype,
-            layout=self.layout,
-            memory=self.data_memory,
-        )
 
     def describe_model(self) -> dict[str, Any]:
         """The values needed to rebuild the network and its normalisation (`load_model`)."""
@@ -333,18 +299,13 @@ def make_loss(
     return partial(soft_cross_entropy, weight=weight)
 
 
-def make_optimizer(
-    model: nn.Module, recipe: Recipe, lr: Tensor | float, *, fused: bool
-) -> torch.optim.Optimizer:
-    """The optimiser of a recipe.
-
-    lr: the learning rate; a tensor on the GPU if a captured graph reads it.
-    fused: one kernel per step, on a GPU. AdamW then counts its steps on the device (`capturable`),
-        without which torch refuses to capture it.
-    """
+def make_optimizer(model: nn.Module, recipe: Recipe, device: torch.device) -> torch.optim.Optimizer:
+    """The optimiser of a recipe; on a GPU one kernel per step, which a CUDA graph can hold."""
     parameters = [part for part in model.parameters() if part.requires_grad]
-    options: dict[str, Any] = {"lr": lr, "weight_decay": recipe.weight_decay, "fused": fused}
-    options["foreach"] = False if fused else None
+    on_gpu, lr = device.type == "cuda", recipe.rate(0)
+    options: dict[str, Any] = {"weight_decay": recipe.weight_decay, "fused": on_gpu}
+    # a rate on the device can change between replays of a captured graph
+    options["lr"] = torch.tensor(lr, device=device) if on_gpu else lr
     if recipe.optimizer == "sgd":
         moments: dict[str, Any] = {"momentum": recipe.momentum, "nesterov": recipe.nesterov}
         return torch.optim.SGD(parameters, **moments, **options)
@@ -354,7 +315,8 @@ def make_optimizer(
         {"params": [part for part in parameters if part.ndim <= 1], "weight_decay": 0.0},
     ]
     groups = [group for group in groups if group["params"]]
-    return torch.optim.AdamW(groups, capturable=fused, **options)
+    # torch captures AdamW only if it counts its steps on the device
+    return torch.optim.AdamW(groups, capturable=on_gpu, **options)
 
 
 @lru_cache(maxsize=1)
@@ -369,6 +331,5 @@ def derive(seed: int, purpose: int) -> int:
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
-    if precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported(False):
-        return torch.bfloat16
-    return torch.bfloat16 if precision == "bfloat16" else torch.float32
+    auto = precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported(False)
+    return torch.bfloat16 if auto or precision == "bfloat16" else torch.float32
