@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import fuzz
 import hypothesis
 import pytest
 import torch
@@ -44,33 +43,31 @@ hypothesis.settings.load_profile("suite")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # a shell lets jobs in the background ignore Ctrl-C, and so would all processes of the tests
+    # a shell lets jobs in the background ignore Ctrl-C, and nohup a hang-up: so would all processes
+    # of the tests. A signal that is handled is not ignored in a new program
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)
     # the Triton kernels run in its interpreter where there is no GPU; read when triton is imported
     if not torch.cuda.is_available():
         os.environ.setdefault("TRITON_INTERPRET", "1")
     # xdist runs one process per core already; a pool of threads in each only slows both down
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
+    # nor does a pool that compiles kernels pay off
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     # prepared data of tests goes to a folder of its own, never to the user's
     if "ZETAMIX_DATA" not in os.environ:
         folder = tempfile.mkdtemp(prefix="zetamix-tests-")
         os.environ["ZETAMIX_DATA"] = folder
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
     if config.option.markexpr == "gpu":
-        config.option.ignore = [*(config.option.ignore or []), *files_without_gpu_tests()]
-
-
-def files_without_gpu_tests() -> list[str]:
-    """What `pytest -m gpu` leaves out: imports of libraries that a machine with a GPU may lack."""
-    tests = Path(__file__).parent
-    files = [file for file in tests.rglob("*.py") if "mark.gpu" not in file.read_text()]
-    return [str(file) for file in (*files, *(tests.parent / "src").rglob("*.py"))]
-
-
-def pytest_sessionfinish() -> None:
-    fuzz.write_counts()
+        # other files import libraries that a machine with a GPU may lack
+        root = Path(__file__).parents[1]
+        files = [file for part in ("tests", "src", "paper") for file in (root / part).rglob("*.py")]
+        others = [str(file) for file in files if "mark.gpu" not in file.read_text()]
+        config.option.ignore = [*(config.option.ignore or []), *others]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -62,14 +62,11 @@ def _write_crescents():
 CRESCENTS = _write_crescents()
 
 
-def small_digits(data_dir, train=100, val=40, test=50):
+def small_digits(data_dir, train=100):
     whole = data.load("digits", data_dir=data_dir)
-    return replace(
-        whole,
-        train=whole.train.subset(train),
-        val=whole.val.subset(val),
-        test=whole.test.subset(test),
-    )
+    sizes = {"train": train, "val": 40, "test": 50}
+    parts = {split: getattr(whole, split).subset(size) for split, size in sizes.items()}
+    return replace(whole, **parts)
 
 
 def make_dataset(counts=(10, 10, 10), shape=(1, 8, 8), name="made", classes=None):

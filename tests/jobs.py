@@ -82,6 +82,22 @@ def work_until_stopped(job, shared, send, stopped):
     send(("saved", job, os.getpid()))
 
 
+def save_when_stopped(job, shared, send, stopped):
+    send(("begun", job, None))
+    wait_until(stopped)
+    (Path(shared) / f"saved-{job}").touch()
+
+
+# processes of their own
+
+
+def start(function, *arguments, **options):
+    """A function of this module in a new process."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", f"import jobs, sys; jobs.{function}(*sys.argv[1:])"]
+    return subprocess.Popen([*command, *map(str, arguments)], env=environment, **options)
+
+
 def orphan(folder):
     """Start two workers, and be killed while they work; each saves what it has."""
     from zetamix_lab.runs.executor import Work, run_in_processes
@@ -96,15 +112,36 @@ def orphan(folder):
     run_in_processes(Work(partial(save_when_stopped, shared=folder), [0, 1], receive), 2)
 
 
-def save_when_stopped(job, shared, send, stopped):
-    send(("begun", job, None))
+# Ray
+
+
+def cluster():
+    """Two nodes of one CPU each, for as long as standard input stays open."""
+    from ray.cluster_utils import Cluster
+
+    head = {"num_cpus": 1, "include_dashboard": False}
+    nodes = Cluster(initialize_head=True, head_node_args=head)
+    nodes.add_node(num_cpus=1)
+    sys.stdout.write(nodes.address + "\n")
+    sys.stdout.flush()
+    sys.stdin.read()
+    nodes.shutdown()
+
+
+def name_node(job, shared, send, stopped):
+    """On which node a job is done, and in which attempt; job 3 kills its process the first time."""
+    import ray
+
+    time.sleep(0.5)
+    tries = attempts(shared, job)
+    if job == 3 and tries == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    for epoch in range(3):
+        send(("progress", job, epoch))
+    send(("result", job, (ray.get_runtime_context().get_node_id(), tries)))
+
+
+def save_on_node(job, shared, send, stopped):
+    attempts(shared, job)
     wait_until(stopped)
-    (Path(shared) / f"saved-{job}").touch()
-
-
-def start(function, *arguments):
-    """A function of this module in a process of its own."""
-    program = f"import jobs, sys; jobs.{function}(*sys.argv[1:])"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", program, *map(str, arguments)]
-    return subprocess.Popen(command, env=environment)
+    send(("saved", job, None))

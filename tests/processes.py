@@ -1,4 +1,4 @@
-"""`zetamix` commands in processes that tests can kill, started in a moment.
+"""`zetamix` commands in processes that tests can kill, started in a moment, and their accidents.
 
 Importing torch takes seconds: a server imports it once and forks each process, which then calls the
 function behind the `zetamix` script.
@@ -9,10 +9,16 @@ function behind the `zetamix` script.
 import contextlib
 import multiprocessing
 import os
+import resource
+import signal
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from zetamix_lab.cli import main
+from zetamix_lab.train.trainer import Trainer
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
@@ -22,7 +28,9 @@ CONTEXT.set_forkserver_preload(
         "zetamix_lab.data.readers.named",
         "zetamix_lab.train",
         "sklearn.datasets",
-        "torch.distributed",
+        # what the first step and the end of a run import
+        "torch._dynamo",
+        "scipy.optimize",
     ]
 )
 # seconds after which a command of a test, which takes seconds, is considered to hang
@@ -35,21 +43,17 @@ class Started:
     def __init__(self, process: Any) -> None:
         self.process = process
 
-    @property
-    def running(self) -> bool:
-        return self.process.exitcode is None
-
     def send(self, number: int) -> None:
         # it may have ended by itself
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.process.pid, number)
 
-    def wait(self, seconds: float = TIMEOUT) -> int:
-        self.process.join(seconds)
-        if self.running:
+    def wait(self) -> int:
+        self.process.join(TIMEOUT)
+        if self.process.exitcode is None:
             self.process.kill()
             self.process.join()
-            raise TimeoutError(f"The process did not end within {seconds} s.")
+            raise TimeoutError(f"The process did not end within {TIMEOUT} s.")
         status: int = self.process.exitcode
         self.process.close()
         return status
@@ -78,8 +82,6 @@ def zetamix(
 def _run_command(
     arguments: list[str], log: Path, environment: dict[str, str], before: Callable[[], None] | None
 ) -> None:
-    from zetamix_lab.cli import main
-
     os.environ.update(environment)
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(handle, 1)
@@ -88,3 +90,73 @@ def _run_command(
     if before is not None:
         before()
     main()
+
+
+# accidents, prepared in a process before its command runs (`before`)
+
+
+def kill_at_change(folder: Path, number: int, trace: Path | None = None) -> None:
+    """Kill the process when it changes a file of its folder for the n-th time.
+
+    trace: a file to which every change is written.
+    """
+    seen = []
+
+    def audit(event: str, arguments: tuple[object, ...]) -> None:
+        if event not in ("open", "os.rename", "os.remove", "os.mkdir", "os.chmod"):
+            return
+        if event == "open" and not arguments[2] & (os.O_WRONLY | os.O_RDWR):
+            return
+        path = str(arguments[0])
+        if not path.startswith(str(folder)) or path.endswith(".lock"):
+            return
+        seen.append(event)
+        if trace is not None:
+            with trace.open("a") as file:
+                file.write(f"{event} {Path(path).name}\n")
+        if len(seen) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(audit)
+
+
+def kill_while_saving(number: int) -> None:
+    """Kill the process when half of its n-th file of tensors is written."""
+    real, saves = os.fsync, []
+
+    def sync(descriptor: int) -> None:
+        if ".pt." in Path(f"/proc/self/fd/{descriptor}").readlink().name:
+            saves.append(descriptor)
+        if len(saves) == number:
+            os.truncate(descriptor, os.fstat(descriptor).st_size // 2)
+            os.kill(os.getpid(), signal.SIGKILL)
+        real(descriptor)
+
+    os.fsync = sync
+
+
+def fill_disk(size: int) -> None:
+    """No file of the process can grow beyond `size` bytes, as on a full disk."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def signal_at(step: int, number: int) -> None:
+    """The process receives a signal within its n-th step."""
+    steps = iter(range(1, 1000))
+    _before_each_step(lambda: next(steps) == step and os.kill(os.getpid(), number))
+
+
+def slow_down(seconds: float) -> None:
+    """Every step takes `seconds` more."""
+    _before_each_step(lambda: time.sleep(seconds))
+
+
+def _before_each_step(call: Callable[[], object]) -> None:
+    real = Trainer.compute
+
+    def compute(trainer: Trainer, batch_size: int) -> None:
+        call()
+        real(trainer, batch_size)
+
+    Trainer.compute = compute

@@ -1,6 +1,5 @@
-"""The house as a whole: its imports, its public names, where randomness is."""
+"""The house as a whole: its size, its imports, its public names."""
 
-import ast
 import json
 import pkgutil
 import re
@@ -109,55 +108,6 @@ def test_a_call_is_short_to_walk(call, most, files):
         sys.setprofile(None)
     assert 0 < len(calls) <= most
     assert len(set(calls)) <= files
-
-
-GLOBAL = (
-    "torch.manual_seed", "torch.seed", "torch.cuda.manual_seed", "torch.cuda.seed",
-    "torch.random.", "torch.set_rng_state", "torch.default_generator.", "np.random.",
-    "numpy.random.", "random.",
-)  # fmt: skip
-# a generator of one's own, and the one place that borrows torch's default one and gives it back
-ALLOWED = {"np.random.default_rng", "torch.random.fork_rng"}
-BORROWED = {"zetamix_lab/seeds.py": ["torch.default_generator.manual_seed"]}
-
-
-def offences(text):
-    """Uses of global randomness in a source text; docstrings and comments may speak of it."""
-    uses = []
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Import):
-            uses += [alias.name for alias in node.names if alias.name in ("random", "numpy.random")]
-        elif isinstance(node, ast.ImportFrom):
-            uses += [node.module] if node.module in ("random", "numpy.random") else []
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            name = ast.unparse(node.func)
-            uses += [name] if name.startswith(GLOBAL) and name not in ALLOWED else []
-    return uses
-
-
-def test_nothing_seeds_or_uses_global_randomness():
-    found = {
-        path.relative_to(ROOT / "src").as_posix(): offences(path.read_text())
-        for path in (ROOT / "src").rglob("*.py")
-    }
-    assert {name: uses for name, uses in found.items() if uses} == BORROWED
-    assert len(found) > 50
-
-
-OFFENDING = """
-from numpy.random import default_rng
-import random
-torch.manual_seed(0)
-torch.cuda.manual_seed_all(0)
-torch.set_rng_state(state)
-np.random.rand(3)
-random.shuffle(rows)
-"""
-
-
-def test_global_randomness_would_be_noticed():
-    assert len(offences(OFFENDING)) == 7
-    assert offences("torch.Generator().manual_seed(0); np.random.default_rng(0)") == []
 
 
 def test_the_package_is_typed():

@@ -16,40 +16,37 @@ ROOT = Path(__file__).parent.parent
 pytestmark = pytest.mark.slow
 
 
+def run(*arguments, **options):
+    """The output of a Python program, which must succeed."""
+    command = [sys.executable, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     """(wheel, sdist) of the working tree."""
     folder = tmp_path_factory.mktemp("dist")
     # without isolation: the build backend is a pinned development requirement
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run("-m", "build", "--no-isolation", "--outdir", folder, ROOT)
     return next(folder.glob("*.whl")), next(folder.glob("*.tar.gz"))
 
 
 def test_an_index_would_take_both_files(built):
-    command = [sys.executable, "-m", "twine", "check", "--strict", *map(str, built)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run("-m", "twine", "check", "--strict", *built)
 
 
-def test_the_wheel_holds_the_package_and_nothing_else(built):
-    with zipfile.ZipFile(built[0]) as wheel:
-        names = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    in_tree = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "src"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    ).stdout.split()  # fmt: skip
-    assert names == {name.removeprefix("src/") for name in in_tree if (ROOT / name).exists()}
-    assert {"zetamix/py.typed", "zetamix_lab/report/page.html.j2"} <= names
-
-
-def test_the_source_distribution_builds_the_same_package(built):
+def test_both_files_hold_the_package_and_nothing_else(built):
     with zipfile.ZipFile(built[0]) as wheel, tarfile.open(built[1]) as sdist:
-        modules = {name for name in wheel.namelist() if name.startswith("zetamix/")}
+        modules = {name for name in wheel.namelist() if ".dist-info/" not in name}
         files = {name.partition("/")[2] for name in sdist.getnames()}
-    assert {f"src/{name}" for name in modules} <= files
-    assert {"pyproject.toml", "README.md", "LICENSE"} <= files
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "src"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    in_tree = {name for name in listed.split() if (ROOT / name).exists()}
+    assert {f"src/{name}" for name in modules} == in_tree
+    assert {"zetamix/py.typed", "zetamix_lab/report/page.html.j2"} <= modules
+    assert in_tree | {"pyproject.toml", "README.md", "LICENSE"} <= files
     assert not any(name.startswith(("tests", ".ci", "results")) for name in files)
 
 
@@ -93,41 +90,33 @@ def bare(built, tmp_path_factory):
 def run_bare(bare, program):
     """Run a program that sees the standard library and the bare folder."""
     start = f"import sys; sys.path.insert(0, {str(bare)!r})\n"
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", start + program],
-        capture_output=True, text=True, cwd=bare,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return run("-I", "-S", "-c", start + program, cwd=bare)
 
 
-def test_the_core_runs_the_loop_of_the_readme_with_torch_alone(bare):
+# besides the loop of the README: everything is mixed as in plain torch, and without NumPy
+MIX = """
+import zetamix
+from zetamix.kernels import dispatch
+samples, labels = torch.randn(8, 3, 9, 9), torch.arange(8)
+for kind in ("ZetaMix", "ZetaMixup", "Mixup", "CutMix", "MixupOrCutMix"):
+    mix = getattr(zetamix, kind)(num_classes=8, generator=torch.Generator())
+    mixed, targets = mix(samples, labels)
+    mix.generator.manual_seed(mix.generator.initial_seed())
+    plan = mix.make_plan(8, size=(9, 9))
+    dispatch.REFERENCE_ONLY = True
+    torch.testing.assert_close(mixed, zetamix.apply_plan(samples, plan))
+    dispatch.REFERENCE_ONLY = False
+    torch.testing.assert_close(targets, plan.matrix())
+print(zetamix.__file__, {"rich", "numpy"} & set(sys.modules))
+"""
+
+
+def test_the_core_mixes_with_torch_alone(bare):
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     loop = re.search(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL).group(1)
     assert "ZetaMix(" in loop
-    program = f"{loop}\nimport sys, zetamix\nassert {str(bare)!r} in zetamix.__file__\n"
-    program += "print(loss.item() > 0, list(labels.shape), {'rich', 'numpy'} & set(sys.modules))"
-    assert run_bare(bare, program) == "True [64, 10] set()\n"
-
-
-def test_everything_is_mixed_without_numpy(bare):
-    program = (
-        "import torch, zetamix\n"
-        "from zetamix.kernels import dispatch\n"
-        "samples, labels = torch.randn(8, 3, 9, 9), torch.arange(8)\n"
-        "for kind in ('ZetaMix', 'ZetaMixup', 'Mixup', 'CutMix', 'MixupOrCutMix'):\n"
-        "    mix = getattr(zetamix, kind)(num_classes=8, generator=torch.Generator())\n"
-        "    mixed, targets = mix(samples, labels)\n"
-        "    mix.generator.manual_seed(mix.generator.initial_seed())\n"
-        "    plan = mix.make_plan(8, size=(9, 9))\n"
-        "    dispatch.REFERENCE_ONLY = True\n"
-        "    expected = zetamix.apply_plan(samples, plan)\n"
-        "    dispatch.REFERENCE_ONLY = False\n"
-        "    torch.testing.assert_close(mixed, expected)\n"
-        "    torch.testing.assert_close(targets, plan.matrix())\n"
-        "print('numpy' in sys.modules)\n"
-    )
-    assert run_bare(bare, program) == "False\n"
+    checks = "assert loss.item() > 0 and labels.shape == (64, 10)\n"
+    assert run_bare(bare, loop + checks + MIX) == f"{bare / 'zetamix/__init__.py'} set()\n"
 
 
 def test_the_command_says_what_is_missing(bare):
@@ -150,7 +139,4 @@ def test_tests_for_a_gpu_are_collected_without_libraries_that_others_need():
     absent = ["datasets", "latex2mathml", "optuna", "pyarrow", "ray", "skdim"]
     program = f"import pytest, sys; sys.modules.update(dict.fromkeys({absent})); "
     program += "sys.exit(pytest.main(['-m', 'gpu', '--collect-only']))"
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "tests/library/test_kernels.py::" in done.stdout
+    assert "tests/library/test_kernels.py::" in run("-c", program, cwd=ROOT)

@@ -54,11 +54,16 @@ def read_images():
     return pixels.view(len(labels), BLOCK["channels"], *BLOCK["size"]).float() / 255, labels
 
 
+def batch_of(setting):
+    images, labels = read_images()
+    count = setting["batch_size"]
+    rows = [(setting["images"] * count + k) % len(labels) for k in range(count)]
+    return images[rows], labels[rows]
+
+
 def library_mixes(setting):
     """What the library makes of the same batch: (plan, pixels, targets) by the name of a method."""
-    images, labels = read_images()
-    count, gamma = setting["batch_size"], setting["gamma"]
-    rows = [(setting["images"] * count + k) % len(labels) for k in range(count)]
+    (images, labels), gamma = batch_of(setting), setting["gamma"]
     ours = {name: setting[name] for name in ("sources", "keep_variance", "paste", "p")}
     ours |= {"gamma": tuple(gamma) if isinstance(gamma, list) else gamma, "mean": BLOCK["mean"]}
     alpha = {"alpha": setting["alpha"]}
@@ -71,9 +76,9 @@ def library_mixes(setting):
     for name, (kind, options) in methods.items():
         generator = torch.Generator().manual_seed(setting["seed"])
         mix = kind(num_classes=len(BLOCK["classes"]), generator=generator, **options)
-        plan = mix.make_plan(count, size=tuple(BLOCK["size"]))
+        plan = mix.make_plan(setting["batch_size"], size=tuple(BLOCK["size"]))
         generator.manual_seed(setting["seed"])
-        made[name] = (plan, *mix(images[rows], labels[rows]))
+        made[name] = (plan, *mix(images, labels))
     return made
 
 
@@ -202,8 +207,6 @@ SHOWN = """({
   link: zetamix.toHash(zetamix.fromHash(location.hash)),
   values: Object.fromEntries(["low", "high", "sources", "paste", "p", "batch_size", "seed", "alpha"]
     .map(id => [id, Number(document.getElementById(id).value)])),
-  range: document.getElementById("range").checked,
-  kept: document.getElementById("keep_variance").checked,
   shown: document.getElementById("shown").textContent,
   code: document.getElementById("code").textContent,
   drawn: (() => {
@@ -213,6 +216,15 @@ SHOWN = """({
   })(),
   captions: [...document.querySelectorAll(".term figcaption")].map(one => one.textContent),
 })"""
+
+
+def check_code(code, setting):
+    """The code that is shown makes what is shown."""
+    names = dict(zip(("images", "labels"), batch_of(setting), strict=True))
+    exec(code, names)
+    _, pixels, targets = library_mixes(setting)["zetamix"]
+    assert torch.equal(names["images"], pixels)
+    assert torch.equal(names["targets"], targets)
 
 
 @needs_browser
@@ -225,33 +237,29 @@ def test_the_link_holds_the_state(page):
     shown = open_page(page, fragment=link[1:], script=SHOWN).check().result
     values = {"low": 0.5, "high": 3, "sources": 3, "paste": 0.4, "p": 0.8}
     assert shown["values"] == values | {"batch_size": 10, "seed": 77, "alpha": 0.5}
-    assert shown["link"] == link
-    assert shown["range"]
-    assert not shown["kept"]
-    assert shown["shown"] == "Output 3 of 10"
-    for line in ("gamma=(0.5, 3),", "sources=3,", "keep_variance=False,", "manual_seed(77)"):
-        assert line in shown["code"]
-    # what is painted is what was computed
+    assert (shown["link"], shown["shown"]) == (link, "Output 3 of 10")
     setting = DEFAULT | {"gamma": [0.5, 3.0], "sources": 3, "keep_variance": False, "paste": 0.4}
     setting |= {"p": 0.8, "batch_size": 10, "seed": 77, "images": 1}
+    check_code(shown["code"], setting)
+    # what is painted is what was computed
     plan, pixels, _ = library_mixes(setting)["zetamix"]
     expected = 255 * pixels[2].flatten()
     assert (torch.tensor(shown["drawn"]) - expected).abs().max() <= 0.51
     heaviest = round(100 * plan.weights[2, 0].item())
     assert shown["captions"][0] == f"{heaviest} %"
+    damaged = "gamma=x..&sources=-3&seed=1e99&batch_size=500&images=NaN&p=<b>&output=40&zzz"
+    shown = open_page(page, fragment=damaged, script=SHOWN).check().result
+    assert (shown["shown"], shown["values"]["seed"]) == ("Output 12 of 12", 2**32 - 1)
 
 
 CODE = 'document.getElementById("code").textContent'
 
 
 @needs_browser
-def test_the_code_that_is_shown_makes_what_is_shown(page):
+def test_the_code_leaves_out_defaults_alone(page):
     """With every share of pasted outputs, of which the default alone is left out of the code."""
-    shares = (0.0, 0.25, PASTE, 1.0)
-    settings = [
-        DEFAULT | {"gamma": [0.0, 4.0], "sources": 2, "paste": share, "batch_size": 12, "seed": 3}
-        for share in shares
-    ]
+    setting = DEFAULT | {"gamma": [0.0, 4.0], "sources": 2, "batch_size": 12, "seed": 3}
+    settings = [setting | {"paste": share} for share in (0.0, 0.25, PASTE, 1.0)]
     settings.append(settings[2] | {"p": 0.5, "keep_variance": False})
     fragments = [
         f"#gamma=0..4&sources=2&batch_size=12&seed=3&paste={setting['paste']:g}&p={setting['p']:g}"
@@ -260,21 +268,8 @@ def test_the_code_that_is_shown_makes_what_is_shown(page):
     ]
     codes = open_page(page, script=at_each(fragments, CODE)).check().result
     assert ["paste=" in code for code in codes] == [True, True, False, True, False]
-    images, labels = (part[:12] for part in read_images())
     for code, setting in zip(codes, settings, strict=True):
-        names = {"images": images, "labels": labels}
-        exec(code, names)
-        _, pixels, targets = library_mixes(setting)["zetamix"]
-        assert torch.equal(names["images"], pixels)
-        assert torch.equal(names["targets"], targets)
-
-
-@needs_browser
-def test_a_damaged_link_still_opens(page):
-    fragment = "gamma=x..&sources=-3&seed=1e99&batch_size=500&images=NaN&p=<b>&output=40&zzz"
-    shown = open_page(page, fragment=fragment, script=SHOWN).check().result
-    assert shown["shown"] == "Output 12 of 12"
-    assert shown["values"]["seed"] == 2**32 - 1
+        check_code(code, setting)
 
 
 @needs_browser
@@ -297,14 +292,11 @@ def test_the_sentence_about_gamma_is_true(page):
     assert presets["ζ-mixup, the paper’s"]["sources"] is paper["sources"].default is None
 
 
-def test_the_policy_allows_the_one_script_of_the_page():
+def test_the_page_stands_alone_and_its_policy_allows_its_one_script():
     (script,) = re.findall(r"<script>(.*?)</script>", PAGE_TEXT, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     (allowed,) = re.findall(r"default-src 'none'; script-src 'sha256-(.*?)';", PAGE_TEXT)
     assert allowed == digest, "the script has changed: write its new hash into the policy"
-
-
-def test_the_page_stands_alone():
     assert len(PAGE_TEXT.replace(BLOCK["pixels"], "")) < 60_000
     assert re.findall(r"https?://(?!www\.w3\.org/2000/svg)", PAGE_TEXT) == []
 

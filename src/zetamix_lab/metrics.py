@@ -7,12 +7,6 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torchmetrics.functional.classification import (
-    binary_auroc,
-    binary_average_precision,
-    binary_calibration_error,
-    multiclass_calibration_error,
-)
 
 # bins of the expected calibration error, as in Guo et al. (2017)
 BINS = 15
@@ -246,7 +240,7 @@ def classify(logits: Tensor, labels: Tensor) -> dict[str, float]:
         "auc": float(_mean_area(binary_auroc, probabilities[:, first:], truth)),
         "nll": float(F.cross_entropy(logits, labels)),
         "ece": float(
-            multiclass_calibration_error(probabilities, labels, classes, BINS, validate_args=False)
+            binary_calibration_error(probabilities.amax(1), probabilities.argmax(1) == labels, BINS)
         ),
     }
 
@@ -288,6 +282,41 @@ def _mean_area(area: Callable[[Tensor, Tensor], Tensor], scores: Tensor, truth: 
     columns = ((positives > 0) & (positives < len(truth))).nonzero().flatten().tolist()
     areas = [area(scores[:, k], truth[:, k].int()) for k in columns]
     return torch.stack(areas).mean() if areas else scores.new_tensor(math.nan)
+
+
+# torchmetrics has these as well, with the same last bit, and takes longer to import than torch
+
+
+def binary_auroc(scores: Tensor, truth: Tensor) -> Tensor:
+    right, wrong = _count_positives(scores, truth)
+    return torch.trapezoid(right / right[-1], wrong / wrong[-1])
+
+
+def binary_average_precision(scores: Tensor, truth: Tensor) -> Tensor:
+    """The precision at each threshold, weighted by the recall it adds."""
+    right, wrong = _count_positives(scores, truth)
+    parts = (right / right[-1]).diff() * (right / (right + wrong))[1:]
+    return parts.flip(0).sum()
+
+
+def _count_positives(scores: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
+    """True and false positives at every threshold, from none at the highest to all samples."""
+    order = scores.argsort(descending=True)
+    scores, hits = scores[order], truth[order].cumsum(0)
+    # samples of one score pass a threshold together
+    last = F.pad(scores.diff().nonzero().flatten(), (0, 1), value=len(scores) - 1)
+    return F.pad(hits[last], (1, 0)), F.pad(last + 1 - hits[last], (1, 0))
+
+
+def binary_calibration_error(confidence: Tensor, truth: Tensor, bins: int) -> Tensor:
+    """The gap between confidence and frequency in bins of equal width, weighted by samples."""
+    edges = torch.linspace(0, 1, bins + 1, device=confidence.device)
+    index = torch.bucketize(confidence, edges, right=True) - 1
+    zeros = confidence.new_zeros(bins + 1)
+    count = zeros.index_add(0, index, torch.ones_like(confidence))
+    hits, sure = (zeros.index_add(0, index, x) for x in (truth.float(), confidence))
+    gaps = hits / count.clamp_min(1) - sure / count.clamp_min(1)
+    return (gaps.abs() * (count / len(confidence))).sum()
 
 
 def fit_temperature(logits: Tensor, labels: Tensor) -> float:

@@ -17,7 +17,7 @@ import torch
 from zetamix_lab.atomic_io import hash_file
 from zetamix_lab.text import plural
 
-PACKAGES = ("triton", "torchvision", "torchmetrics", "timm", "kornia", "zetamix")
+PACKAGES = ("triton", "torchvision", "timm", "kornia", "zetamix")
 
 
 class FileChangedError(ValueError):

@@ -15,7 +15,6 @@ import pytest
 import torch
 from browser import needs_browser, open_page
 from factories import MACHINE, make_comparison, make_dataset
-from fuzz import count
 from golden import check_golden
 from matplotlib.axes import Axes
 from matplotlib.mathtext import MathTextParser
@@ -208,7 +207,6 @@ def test_class_names_are_text_everywhere(tmp_path, monkeypatch, fuzz_seed):
     unseen = [sign for sign in map(chr, range(0x20000)) if category(sign) in ("Cc", "Cf")]
     some = [dice.choices(string.printable, k=6) + dice.sample(unseen, 2) for _ in range(10)]
     drawn = tuple("".join(dice.sample(signs, 8)) for signs in some)
-    count("class names in a report", len(HOSTILE + drawn))
     monkeypatch.setattr(MathTextParser, "parse", lambda self, text, *_: parsed.append(text))
     # so few that their names are below the axes
     for names in (HOSTILE, drawn):

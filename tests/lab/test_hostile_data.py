@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fuzz import count
 from miniatures import class_folders, refuses, save
 from processes import zetamix
 from test_data_formats import FORMATS, fill
@@ -219,4 +218,3 @@ def test_damaged_files_of_a_dataset(kind, tmp_path, fuzz_seed):
             special.unlink()
             dice.choice([made for made in IMAGES.values() if callable(made)])(special)
         survives(path, tmp_path / f"data{attempt}")
-        count("damaged datasets")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from miniatures import class_folders
-from test_docs import DOCS, blocks_of
+from test_docs import PAGES, program_of
 from torch.nn.functional import one_hot
 from typer.testing import CliRunner
 
@@ -175,7 +175,7 @@ def test_a_table_of_runs_or_of_files_is_reported(invoke):
 
 @pytest.mark.slow
 def test_the_example_runs(invoke):
-    ((_, code),) = blocks_of(DOCS / "how-to/own-training.md")
+    code = program_of(PAGES["docs/how-to/own-training.md"])
     tiny = code.replace("resnet10t", "test_resnet").replace(
         "EPOCHS, SIZE = 30, 64", "EPOCHS, SIZE = 2, 32"
     )

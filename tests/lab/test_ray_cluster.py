@@ -1,36 +1,31 @@
 """The same jobs on a Ray cluster of two nodes on this machine, one worker killed in the middle."""
 
+import glob
 import importlib.util
 import json
 import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
+from contextlib import suppress
+from functools import partial
 
+import jobs
 import pytest
-from test_compare_cli import finished, start, trained_by, wait_for, young_run
+from test_compare_cli import finished, is_young, start, under_way, wait_for
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="needs Ray: pip install 'zetamix[ray]'"
 )
 
-PROGRAM = Path(__file__).parents[1] / "ray_jobs.py"
-
 
 @pytest.fixture
-def address():
+def address(monkeypatch):
     """Of a cluster of two nodes with one CPU each."""
-    process = subprocess.Popen(
-        [sys.executable, str(PROGRAM), "cluster"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
-        # a group of its own, so that nothing else is ended with it
-        start_new_session=True,
-    )
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    # a group of its own, so that nothing else is ended with it
+    process = jobs.start("cluster", **pipes, text=True, start_new_session=True)
     found = process.stdout.readline().strip()
     assert ":" in found, "the cluster did not start"
     yield found
@@ -52,26 +47,56 @@ def test_on_a_cluster_a_killed_worker_costs_nothing_but_time(address, tmp_path):
 
 def use_workers(address, tmp_path):
     """Jobs are spread over nodes, a killed one is done again, and a stop lets them save."""
+    from zetamix_lab.runs.executor import Work, run_jobs
+
+    def do(function, given, shared, **options):
+        messages = []
+        work = Work(partial(function, shared=shared), given, messages.append, **options)
+        done = run_jobs(work, f"ray:{address}", None)
+        assert done == "2 workers on Ray"
+        return messages
+
     tmp_path.mkdir()
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), "drive", address, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["description"] == "2 workers on Ray"
-    results = {job: value for kind, job, value in found["messages"] if kind == "result"}
+    messages = do(jobs.name_node, range(4), str(tmp_path))
+    results = {job: value for kind, job, value in messages if kind == "result"}
     assert {job: tries for job, (_, tries) in results.items()} == {0: 1, 1: 1, 2: 1, 3: 2}
     assert len({node for node, _ in results.values()}) == 2
     # of every kind the last
-    assert sorted(found["messages"]) == sorted(
-        [["progress", job, 2] for job in range(4)]
-        + [["result", job, value] for job, value in results.items()]
-    )
-    assert found["error"] == "expected this, got that"
-    assert found["saved"] in ([0, 1], [0, 2], [1, 2])
+    progress = [("progress", job, 2) for job in range(4)]
+    assert sorted(messages) == progress + [("result", job, results[job]) for job in range(4)]
+    with pytest.raises(ValueError, match=r"^expected this, got that$"):
+        do(jobs.fail, range(4), None)
+    begun = tmp_path / "stopped"
+    begun.mkdir()
+    # two are under way, one has not begun
+    stop = lambda: len(list(begun.iterdir())) == 2  # noqa: E731
+    saved = do(jobs.save_on_node, range(3), str(begun), stop=stop)
+    assert sorted(job for _, job, _ in saved) in ([0, 1], [0, 2], [1, 2])
+
+
+def trained_by(folder):
+    """The process that holds the folder of a run."""
+    lock = str(folder / ".lock")
+    for link in glob.glob("/proc/[0-9]*/fd/*"):
+        # a process may end, or close another file, while it is looked at
+        with suppress(OSError):
+            if os.readlink(link) == lock:
+                return int(link.split("/")[2])
+    return None
+
+
+def young_run(out, process):
+    """The folder of a run that has most of its way before it, and the process that trains it."""
+    found = []
+
+    def look():
+        pairs = ((folder, trained_by(folder)) for folder in under_way(out) if is_young(folder))
+        # looked at once: a moment later it may be finished, and held by nobody
+        found[:] = [(folder, pid) for folder, pid in pairs if pid is not None]
+        return bool(found)
+
+    wait_for(look, process)
+    return found[0]
 
 
 def compare_methods(address, tmp_path):

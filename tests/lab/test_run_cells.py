@@ -89,16 +89,16 @@ def test_only_what_is_missing_is_trained(cells, dataset, tmp_path):
 
 
 def test_a_stop_saves_runs_and_the_same_call_resumes_them(cells, dataset, tmp_path):
-    cell = longer(cells[0], 300)
+    cell = longer(cells[0], 50)
     curve = tmp_path / cell.folder / "metrics.jsonl"
     stopped = run([cell], dataset, tmp_path, stop=lambda: curve.exists() and curve.stat().st_size)
     assert (stopped.records, stopped.failures) == ({}, {})
-    assert 0 < stopped.unfinished[cell.key] < 300
+    assert 0 < stopped.unfinished[cell.key] < 50
     assert (curve.parent / "checkpoint.pt").exists()
     seen = {}
     resumed = run([cell], dataset, tmp_path, watch=lambda name, *event: seen.update({name: event}))
     # epochs before the stop are not of this call
-    assert seen["runs"][1] <= 300 - stopped.unfinished[cell.key]
+    assert seen["runs"][1] <= 50 - stopped.unfinished[cell.key]
     assert scores(resumed) == scores(run([cell], dataset, tmp_path / "at once"))
 
 

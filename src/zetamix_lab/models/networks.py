@@ -14,7 +14,6 @@ from types import ModuleType
 from typing import Any
 
 import torch
-import torchvision
 from torch import Tensor, nn
 
 from zetamix_lab.provenance import FileRef
@@ -90,7 +89,12 @@ def check_model(name: str, code: FileRef | None = None) -> None:
 
     code: as of `initialise`.
     """
-    known = [*OWN_MODELS, *torchvision.models.list_models(module=torchvision.models)]
+    if name in OWN_MODELS:
+        return
+    # takes as long to import as torch, and small networks do not need it
+    from torchvision import models
+
+    known = [*OWN_MODELS, *models.list_models(module=models)]
     if code is not None or is_python_file(name):
         load_function(name, code)
     elif name not in known:
@@ -126,7 +130,9 @@ def default_model(shape: tuple[int, ...], *, gpu: bool = True) -> str:
 
 def resnet(name: str, num_classes: int, channels: int, *, small_stem: bool) -> nn.Module:
     """A ResNet of torchvision without weights, with a stem for the size of the images."""
-    model: nn.Module = torchvision.models.get_model(name, weights=None, num_classes=num_classes)
+    from torchvision.models import get_model
+
+    model: nn.Module = get_model(name, weights=None, num_classes=num_classes)
     size, stride = (3, 1) if small_stem else (7, 2)
     first = nn.Conv2d(channels, 64, size, stride=stride, padding=size // 2, bias=False)
     if small_stem:
@@ -210,12 +216,12 @@ def _from_library(name: str, num_classes: int, shape: tuple[int, ...]) -> nn.Mod
 
 
 def _from_torchvision(name: str, num_classes: int, shape: tuple[int, ...]) -> nn.Module:
+    from torchvision.models import get_model
+
     options = {"image_size": shape[1]} if name.startswith("vit_") else {}
     if name in ("googlenet", "inception_v3"):
         options = {"init_weights": True, "aux_logits": False}
-    model: nn.Module = torchvision.models.get_model(
-        name, weights=None, num_classes=num_classes, **options
-    )
+    model: nn.Module = get_model(name, weights=None, num_classes=num_classes, **options)
     if shape[0] == 1:
         model.register_forward_pre_hook(_grey_to_rgb)
     return model
@@ -330,7 +336,7 @@ def is_random(model: nn.Module) -> bool:
         # `drop_prob` and `prob` in timm's DropPath and PatchDropout
         any((getattr(part, name, 0.0) or 0.0) > 0 for name in ("p", "drop_prob", "prob"))
         for part in model.modules()
-        if "Drop" in type(part).__name__ or isinstance(part, torchvision.ops.StochasticDepth)
+        if "Drop" in type(part).__name__ or type(part).__name__ == "StochasticDepth"
     )
 
 
