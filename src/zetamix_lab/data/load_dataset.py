@@ -10,10 +10,9 @@ from zetamix_lab.data.cache import Request as Request
 from zetamix_lab.data.cache import prepared_folder
 from zetamix_lab.data.dataset import Dataset
 from zetamix_lab.data.errors import DataError, DatasetNotFoundError, OnProblem, raise_problems
-from zetamix_lab.data.groups import Group
-from zetamix_lab.data.quality import Report, check_source
 from zetamix_lab.data.readers.named import TORCHVISION, digits_source, torchvision_source
-from zetamix_lab.data.source import Progress, resolve_data_dir
+from zetamix_lab.data.source import Progress, Report, check_source, resolve_data_dir
+from zetamix_lab.data.splits import Group
 from zetamix_lab.text import did_you_mean, printable
 
 # prefix of a Hugging Face dataset that was saved to disk: hf:PATH
@@ -27,7 +26,6 @@ DataName: TypeAlias = str | os.PathLike[str]
 def load(
     name: DataName,
     data_dir: DataDir = None,
-    seed: int = 0,
     size: int | None = None,
     group: Group = None,
     *,
@@ -41,7 +39,6 @@ def load(
         file, a Hugging Face dataset on disk (also as `hf:PATH`).
     data_dir: folder of torchvision's files and of prepared data; default $ZETAMIX_DATA or
         ~/.cache/zetamix.
-    seed: seed of splits that have to be created.
     size: side in pixels to resize a user's image files to. Without it, images of one size up to 256
         pixels are not resized; images of different sizes with no side over 64 get the median of
         their shorter sides, rounded up to a multiple of 8; all others get 224. Each size is
@@ -59,7 +56,7 @@ def load(
     >>> load("digits").train.samples.shape
     torch.Size([1257, 1, 8, 8])
     """
-    request = resolve(name, data_dir, seed, size, group)
+    request = resolve(name, data_dir, size, group)
     if skip_broken and not request.own:
         raise ValueError(f"skip_broken is for your own images only: get {name} again.")
     return request.open() or request.prepare(progress, skip_broken=skip_broken)
@@ -68,7 +65,6 @@ def load(
 def check(
     name: DataName,
     data_dir: DataDir = None,
-    seed: int = 0,
     size: int | None = None,
     group: Group = None,
     *,
@@ -85,7 +81,7 @@ def check(
     """
     problems: list[str] = []
     try:
-        source = resolve(name, data_dir, seed, size, group, problems.extend).source(progress)
+        source = resolve(name, data_dir, size, group, problems.extend).source(progress)
         report = check_source(source, progress)
     except DataError as error:
         if problems:
@@ -97,9 +93,8 @@ def check(
 def resolve(
     name: DataName,
     data_dir: DataDir,
-    seed: int,
     size: int | None,
-    group: Group = None,
+    group: Group,
     on_problem: OnProblem = raise_problems,
 ) -> Request:
     """Find a dataset without reading any image; `on_problem` is called with its problems.
@@ -107,8 +102,6 @@ def resolve(
     Sizes and times of a user's files determine the folder of their prepared form.
     """
     folder = resolve_data_dir(data_dir)
-    if not 0 <= seed < 2**31:
-        raise ValueError(f"seed must lie between 0 and 2**31 - 1, got {seed}.")
     if size is not None and not 1 <= size <= 4096:
         raise ValueError(f"size must lie between 1 and 4096 pixels, got {size}.")
     path = find(name)
@@ -116,11 +109,11 @@ def resolve(
         if size is not None or group is not None:
             option = "size" if group is None else "group"
             raise ValueError(f"{option} is for your own data; {path} is used as it is published.")
-        settings: dict[str, object] = {"seed": seed} if path == "digits" else {}
+        settings: dict[str, object] = {"seed": 0} if path == "digits" else {}
         return Request(
             prepared_folder(folder, path, settings),
             lambda progress: (
-                digits_source(seed)
+                digits_source()
                 if path == "digits"
                 else torchvision_source(path, folder / path, folder)
             ),
@@ -132,12 +125,11 @@ def resolve(
     files, read = open_table(path, group if isinstance(group, str) else None, on_problem)
     title = printable(path.name if path.is_dir() else path.stem)
     known = None if group is None else str(group)
-    settings = {"path": str(path), "size": size, "seed": seed, "group": known}
+    # created splits were once drawn with other seeds too
+    settings = {"path": str(path), "size": size, "seed": 0, "group": known}
     return Request(
         prepared_folder(folder, title, settings, files),
-        lambda progress: to_source(
-            read(), seed=seed, size=size, group=group, on_problem=on_problem
-        ),
+        lambda progress: to_source(read(), size, group, on_problem),
         own=True,
     )
 
@@ -173,7 +165,6 @@ class DatasetRef:
     """
 
     name: DataName
-    data_dir: DataDir = None
     train_size: int | float | None = None
     size: int | None = None
     """Side of the images in pixels, for a user's own images."""
@@ -183,13 +174,11 @@ class DatasetRef:
     def __post_init__(self) -> None:
         # workers may have another current folder
         object.__setattr__(self, "name", str(find(self.name)))
-        if self.data_dir is not None:
-            object.__setattr__(self, "data_dir", str(Path(self.data_dir).absolute()))
 
     def load(self, progress: Progress | None = None, *, skip_broken: bool = False) -> Dataset:
         """The dataset; `progress` and `skip_broken` are those of `zetamix_lab.data.load`."""
-        options = self.name, self.data_dir, 0, self.size, self.group
-        dataset = load(*options, progress=progress, skip_broken=skip_broken)
+        options = {"progress": progress, "skip_broken": skip_broken}
+        dataset = load(self.name, None, self.size, self.group, **options)
         return dataset.with_train_size(self.train_size)
 
 

@@ -14,10 +14,16 @@ import numpy as np
 import pandas as pd
 
 from zetamix_lab.data.errors import DataError, OnProblem, check_distinct
-from zetamix_lab.data.groups import Group, find_groups, suggest_column, suggest_pattern
-from zetamix_lab.data.image_files import choose_fit, map_parallel, read_images, try_header
+from zetamix_lab.data.image_files import choose_fit, map_parallel, read_images, read_shape
 from zetamix_lab.data.source import Array, Source, digest, read_arrays
-from zetamix_lab.data.splits import complete_splits, content_keys
+from zetamix_lab.data.splits import (
+    Group,
+    complete_splits,
+    content_keys,
+    find_groups,
+    suggest_column,
+    suggest_pattern,
+)
 from zetamix_lab.text import plural, printable
 
 SPLIT_NAMES = {
@@ -60,9 +66,7 @@ class SampleTable:
         return [image for image in self.images if isinstance(image, Path)]
 
 
-def to_source(
-    table: SampleTable, *, seed: int, size: int | None, group: Group, on_problem: OnProblem
-) -> Source:
+def to_source(table: SampleTable, size: int | None, group: Group, on_problem: OnProblem) -> Source:
     """Number the classes, choose one size for all images, and create missing splits."""
     names, groups = (
         table.frame[column].tolist() if column in table.frame else None
@@ -79,14 +83,10 @@ def to_source(
         shape, dtype = table.arrays[0].shape[1:], str(table.arrays[0].dtype)
         how, read = "not resized", read_arrays(table.arrays)
     else:
-
-        def where(row: int) -> str:
-            image = table.images[row]
-            return str(image if isinstance(image, Path) else table.frame["place"].iat[row])
-
-        headers = list(map_parallel(try_header, table.images, 1024))
-        shape, fit = choose_fit(headers, size, table.path, on_problem)
-        dtype, how, read = "uint8", fit.describe(), read_images(table.images, where, shape, fit)
+        shapes = list(map_parallel(read_shape, table.images, 1024))
+        shape, fit = choose_fit(shapes, size, table.path, on_problem)
+        dtype, how = "uint8", fit.describe()
+        read = read_images(table.images, shape, fit, table.frame["place"].tolist())
         notes += filter(None, [fit.why])
     if group is None:
         notes += suggest_pattern(names or (), len(classes))
@@ -107,9 +107,7 @@ def to_source(
     def keys() -> list[Hashable]:
         return list(map(digest, chain(*table.arrays))) or content_keys(table.images)
 
-    return complete_splits(
-        source, seed=seed, origin=str(table.path), keys=keys, on_problem=on_problem
-    )
+    return complete_splits(source, origin=str(table.path), keys=keys, on_problem=on_problem)
 
 
 def number_labels(

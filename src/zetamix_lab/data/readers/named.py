@@ -17,7 +17,7 @@ TORCHVISION = {
 }
 
 
-def digits_source(seed: int) -> Source:
+def digits_source() -> Source:
     """scikit-learn's 1,797 handwritten digits of 8 × 8 pixels, grey levels 0-16 scaled to 0-255."""
     # imported here because it takes 0.9 s, and only the first load needs it
     from sklearn.datasets import load_digits
@@ -26,7 +26,7 @@ def digits_source(seed: int) -> Source:
     samples = np.rint(bunch.images * (255 / 16)).astype(np.uint8)[:, None]
     origin = "handwritten digits of scikit-learn (UCI, optical recognition, 8 × 8)"
     source = array_source("digits", "0123456789", {"train": (samples, bunch.target)}, origin)
-    return complete_splits(source, seed=seed, origin="digits")
+    return complete_splits(source, origin="digits")
 
 
 def torchvision_source(name: str, *roots: Path) -> Source:
