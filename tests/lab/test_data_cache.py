@@ -62,7 +62,7 @@ def test_nothing_but_the_dataset_is_left(pets):
     other = folder.with_name(".other-123.abc.part")
     other.mkdir()
     data.load(pets)
-    kinds = ("samples", "labels", "names")
+    kinds = ("samples", "labels")
     files = {f"{split}.{kind}" for split in ("train", "val", "test") for kind in kinds}
     assert {path.name for path in folder.iterdir()} == files | {"meta.json"}
     others = {path for path in folder.parent.iterdir() if path.suffix != ".lock"}

@@ -329,10 +329,9 @@ def test_grey_images_have_one_channel_unless_one_has_colour(mine, data_dir):
     assert data.load(mine, data_dir).shape == (3, 8, 8)
 
 
-def test_seeds_and_sizes_are_prepared_separately(mine, data_dir):
+def test_sizes_are_prepared_separately(mine, data_dir):
     class_folders(mine)
-    settings = [(0, None), (1, None), (0, 8)]
-    before = [data.load(mine, data_dir, seed=k, size=size).fingerprint for k, size in settings]
+    before = [data.load(mine, data_dir, size=size).fingerprint for size in (None, 16, 8)]
     assert len(set(before)) == len(prepared(data_dir)) == 3
     save(mine / "cat" / "0.png", picture(0, 3, 99))
     again = data.load(mine, data_dir, size=8)
@@ -361,32 +360,34 @@ def test_nested_folders_links_and_other_files(mine, data_dir, tmp_path):
     dataset = data.load(mine, data_dir)
     assert totals(dataset) == [12, 7, 5]
     assert dataset.notes[0] == "ignored non-image files: cat/notes.txt and 1 more"
-    names = [name for split in dataset.splits.values() for name in split.names()]
-    assert f"cat/{odd}".replace("\n", "\\n") in names
 
 
 def test_broken_images_are_left_out_on_request(mine, data_dir):
     class_folders(mine, {"cat": 60, "dog": 60})
     whole = data.load(mine, data_dir)
-    names = {split: whole.splits[split].names() for split in whole.splits}
-    broken = {"train": names["train"][3], "val": names["val"][0], "test": names["test"][-1]}
-    for name in broken.values():
-        (mine / name).write_bytes((mine / name).read_bytes()[:60])
+    rows = {"train": 3, "val": 0, "test": len(whole.test) - 1}
+    samples = {split: whole.splits[split].samples[row] for split, row in rows.items()}
+    paths = [
+        path
+        for sample in samples.values()
+        for path in sorted(mine.rglob("*.png"))
+        if torch.equal(data.read_image(path, whole.shape), sample)
+    ]
+    for path in paths:
+        path.write_bytes(path.read_bytes()[:60])
     with pytest.raises(data.DataError, match=r"add --skip-broken to the command") as caught:
         data.load(mine, data_dir)
     first, *lines = str(caught.value).split("\n")
     assert first.startswith("3 images of mine cannot be read")
-    paths = [str(mine / name) for name in broken.values()]
-    assert [line.split(": ")[0].strip() for line in lines] == paths
+    assert [line.split(": ")[0].strip() for line in lines] == list(map(str, paths))
     kept = data.load(mine, data_dir, skip_broken=True)
     assert "3 unreadable images skipped: " in kept.notes[-1]
     assert "and 2 more (listed by zetamix check)" in kept.notes[-1]
     # every other image is where it was, with its own label and pixels
-    for split, name in broken.items():
-        rows = [row for row, other in enumerate(names[split]) if other != name]
-        assert kept.splits[split].names() == [names[split][row] for row in rows]
-        assert torch.equal(kept.splits[split].labels, whole.splits[split].labels[rows])
-        assert torch.equal(kept.splits[split].samples, whole.splits[split].samples[rows])
+    for split, row in rows.items():
+        left = torch.arange(len(whole.splits[split])) != row
+        assert torch.equal(kept.splits[split].labels, whole.splits[split].labels[left])
+        assert torch.equal(kept.splits[split].samples, whole.splits[split].samples[left])
     # later loads need no option
     assert data.load(mine, data_dir).fingerprint == kept.fingerprint != whole.fingerprint
 
@@ -395,10 +396,8 @@ def test_images_that_cannot_be_left_out(mine, data_dir):
     class_folders(mine, {"cat": 60, "dog": 60})
     for file in (mine / "dog").iterdir():
         file.write_text("no image")
-    with pytest.raises(data.DataError, match="images or more of mine cannot be read") as caught:
+    with pytest.raises(data.DataError, match=r"60 images of mine cannot be (.*\n)+  and 50 more$"):
         data.load(mine, data_dir)
-    # reading stops
-    assert str(caught.value).count("\n") < 60
     with pytest.raises(data.DataError, match=r"mine: no image of dog can be read"):
         data.load(mine, data_dir, skip_broken=True)
     with pytest.raises(ValueError, match="for your own images only: get digits again"):
@@ -417,13 +416,12 @@ DUPLICATES = {
 def test_duplicates_stay_in_one_created_split(name, mine, data_dir):
     fill(mine, DUPLICATES[name])
     path = mine / name
-    for seed in range(2):
-        dataset = data.load(path, data_dir, seed=seed)
-        # 40 images twice over, split as 40 would be
-        assert split_sizes(dataset) == {"train": 56, "val": 8, "test": 16}
-        assert "duplicates kept in one split" in dataset.notes[0]
-        report = data.check(path, data_dir, seed=seed)
-        assert (len(report.duplicates), report.problems) == (40, ())
+    dataset = data.load(path, data_dir)
+    # 40 images twice over, split as 40 would be
+    assert split_sizes(dataset) == {"train": 56, "val": 8, "test": 16}
+    assert "duplicates kept in one split" in dataset.notes[0]
+    report = data.check(path, data_dir)
+    assert (len(report.duplicates), report.problems) == (40, ())
 
 
 def test_a_class_of_few_distinct_images_does_not_separate_others(mine, data_dir):
@@ -685,7 +683,6 @@ def test_a_name_is_read_from_the_files_of_torchvision(tmp_path):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("digits", {"seed": -1}, "seed must lie between 0 and 2\\*\\*31 - 1, got -1"),
         ("mine", {"size": 0}, "size must lie between 1 and 4096 pixels, got 0"),
         ("cifar10", {"size": 64}, "size is for your own data; cifar10 is used as it is publ"),
         ("mnist", {"group": "a"}, "group is for your own data; mnist is used as it is publ"),

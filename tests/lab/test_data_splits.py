@@ -16,13 +16,13 @@ def labels_with(*counts):
     return torch.cat([torch.full((count,), label) for label, count in enumerate(counts)])
 
 
-def created(labels, present=(), seed=0, keys=None):
+def created(labels, present=(), keys=None):
     """A source of these labels in train, and of one sample in each split that is present."""
     one = (torch.zeros(1), labels[:1])
     parts = {"train": (torch.zeros(len(labels)), labels), **dict.fromkeys(present, one)}
     classes = [f"class {k}" for k in range(int(labels.max()) + 1)]
     source = array_source("", classes, parts, "")
-    return complete_splits(source, seed=seed, origin="here", keys=keys)
+    return complete_splits(source, origin="here", keys=keys)
 
 
 # of the test splits: what the printed metrics of the paper fix
@@ -46,11 +46,10 @@ def test_splits_are_the_papers():
 @given(
     st.lists(st.integers(3, 40), min_size=2, max_size=8),
     st.sampled_from([(), ("test",), ("val",)]),
-    st.integers(0, 5),
 )
-def test_every_class_is_in_every_split_and_no_row_in_two(counts, present, seed):
+def test_every_class_is_in_every_split_and_no_row_in_two(counts, present):
     labels = labels_with(*counts)
-    rows = created(labels, present, seed=seed).rows
+    rows = created(labels, present).rows
     for name in present:
         assert rows.pop(name).tolist() == [len(labels)]
     assert set(rows) == {"train", "val", "test"} - set(present)
@@ -74,10 +73,10 @@ def test_a_class_that_is_too_small_is_named(counts, present, message):
 
 
 NOTES = [
-    ((), 1, (100, 15, 29), "No val/test split found: created a stratified 7:1:2 split (seed 3)"),
-    ((), 3, (99, 15, 30), "7:1:2 split (seed 3, duplicates kept in one split)"),
-    (("test",), 1, (126, 18, 1), "No val split found: created a stratified 7:1 split (seed 3)"),
-    (("val",), 1, (112, 1, 32), "No test split found: created a stratified 7:2 split (seed 3)"),
+    ((), 1, (100, 15, 29), "No val/test split found: created a stratified 7:1:2 split (seed 0)"),
+    ((), 3, (99, 15, 30), "7:1:2 split (seed 0, duplicates kept in one split)"),
+    (("test",), 1, (126, 18, 1), "No val split found: created a stratified 7:1 split (seed 0)"),
+    (("val",), 1, (112, 1, 32), "No test split found: created a stratified 7:2 split (seed 0)"),
     (("val", "test"), 1, (144, 1, 1), None),
 ]
 
@@ -85,7 +84,7 @@ NOTES = [
 @pytest.mark.parametrize(("present", "copies", "sizes", "note"), NOTES)
 def test_missing_splits_are_created_with_a_note(present, copies, sizes, note):
     first = np.arange(144) // copies
-    source = created(labels_with(72, 72), present, seed=3, keys=first.tolist)
+    source = created(labels_with(72, 72), present, keys=first.tolist)
     assert tuple(map(len, source.rows.values())) == sizes
     assert len(source.notes) == (note is not None)
     assert all(note in text for text in source.notes)

@@ -193,24 +193,26 @@ def read_images(
 ) -> Callable[[Rows], Iterator[Block]]:
     """Reads rows of images, from their files, or from contents, which messages call by `places`."""
 
-    def attempt(row: int) -> tuple[Array, bytes] | str:
+    def attempt(row: int) -> tuple[int, Array, bytes] | str:
         image = images[row]
         try:
             pixels = decode(image, fit, shape)
         except Exception as error:  # decoders raise errors of any type for broken files
             return f"{image if isinstance(image, Path) else places[row]}: {explain(error)}"
-        return pixels, digest(pixels)
+        return row, pixels, digest(pixels)
 
     def read(rows: Rows) -> Iterator[Block]:
         step = max(1, min(64, BLOCK_BYTES // int(np.prod(shape))))
         decoded = map_parallel(attempt, rows.tolist(), AHEAD * step)
-        for first in range(0, len(rows), step):
+        for _ in range(0, len(rows), step):
             results = list(islice(decoded, step))
-            good = [image for image in results if not isinstance(image, str)]
-            read = np.array([not isinstance(image, str) for image in results])
-            samples = np.array([pixels for pixels, _ in good], np.uint8).reshape(-1, *shape)
-            broken = [why for why in results if isinstance(why, str)]
-            yield Block(rows[first : first + step][read], samples, [key for _, key in good], broken)
+            good = [found for found in results if not isinstance(found, str)]
+            yield Block(
+                np.array([row for row, _, _ in good], np.int64),
+                np.array([pixels for _, pixels, _ in good], np.uint8).reshape(-1, *shape),
+                [key for _, _, key in good],
+                [why for why in results if isinstance(why, str)],
+            )
 
     return read
 

@@ -1,7 +1,7 @@
 """Load and check a dataset by name or path; references that other processes can open."""
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
@@ -82,12 +82,11 @@ def check(
     problems: list[str] = []
     try:
         source = resolve(name, data_dir, size, group, problems.extend).source(progress)
-        report = check_source(source, progress)
+        return check_source(source, progress, problems)
     except DataError as error:
         if problems:
             raise_problems([*problems, str(error)])
         raise
-    return replace(report, problems=(*problems, *report.problems))
 
 
 def resolve(
@@ -109,14 +108,12 @@ def resolve(
         if size is not None or group is not None:
             option = "size" if group is None else "group"
             raise ValueError(f"{option} is for your own data; {path} is used as it is published.")
-        settings: dict[str, object] = {"seed": 0} if path == "digits" else {}
+        if path == "digits":
+            # created splits were once drawn with other seeds too
+            return Request(prepared_folder(folder, path, {"seed": 0}), lambda _: digits_source())
         return Request(
-            prepared_folder(folder, path, settings),
-            lambda progress: (
-                digits_source()
-                if path == "digits"
-                else torchvision_source(path, folder / path, folder)
-            ),
+            prepared_folder(folder, path, {}),
+            lambda _: torchvision_source(path, folder / path, folder),
         )
     # imported here because pandas takes 0.6 s, and names need none of it
     from zetamix_lab.data.readers.formats import open_table
@@ -125,11 +122,10 @@ def resolve(
     files, read = open_table(path, group if isinstance(group, str) else None, on_problem)
     title = printable(path.name if path.is_dir() else path.stem)
     known = None if group is None else str(group)
-    # created splits were once drawn with other seeds too
     settings = {"path": str(path), "size": size, "seed": 0, "group": known}
     return Request(
         prepared_folder(folder, title, settings, files),
-        lambda progress: to_source(read(), size, group, on_problem),
+        lambda _: to_source(read(), size, group, on_problem),
         own=True,
     )
 

@@ -121,17 +121,17 @@ def number_labels(
     known = "" if classes is None else f" from 0 to {len(classes) - 1}"
     found, problems = list[list[str]](), list[str]()
     for row, items in enumerate(rows):
-        names = [_class_of(item, classes) for item in items]
-        if not all(names) or not splits[row]:
-            why = f"split {table.frame['split'].iat[row]!r}; expected train, val or test"
-            if not all(names):
-                why = (
-                    f"label is {str(items[names.index('')])[:40]!r}; expected the name or number "
-                    f"of a class{known} (leave out samples without a label)"
-                )
-            problems.append(f"{table.frame['place'].iat[row]}: {why}.")
-            names, splits[row] = [], ""
-        found.append(names)
+        names, place = [_class_of(item, classes) for item in items], table.frame["place"].iat[row]
+        if not splits[row]:
+            split = table.frame["split"].iat[row]
+            problems.append(f"{place}: split {split!r}; expected train, val or test.")
+        if not all(names):
+            problems.append(
+                f"{place}: label is {str(items[names.index('')])[:40]!r}; expected the name or "
+                f"number of a class{known} (leave out samples without a label)."
+            )
+            splits[row] = ""
+        found.append(names if splits[row] else [])
     trained = {name for row in np.flatnonzero(splits == "train") for name in found[row]}
     if classes is None:
         classes = tuple(sorted(trained, key=lambda name: natural_order(printable(name))))

@@ -212,8 +212,8 @@ def differ(group: Sequence[Sample], field: str) -> bool:
     return len({sample[field] for sample in group}) > 1
 
 
-def check_source(source: Source, progress: Progress | None) -> Report:
-    """Read every sample of a source."""
+def check_source(source: Source, progress: Progress | None, problems: Sequence[str] = ()) -> Report:
+    """Read every sample of a source, in which these problems are known."""
     scan = Scan(source, "checking", progress)
     for split in source.rows:
         for _ in scan.blocks(split):
@@ -230,8 +230,9 @@ def check_source(source: Source, progress: Progress | None) -> Report:
         unreadable=tuple(scan.unreadable),
         duplicates=duplicates,
         shared_groups=find_shared_groups(source),
-        problems=tuple(
-            f"{doubt}. {advice}" for doubt, advice in find_doubts(source, duplicates).items()
+        problems=(
+            *problems,
+            *(f"{doubt}. {advice}" for doubt, advice in find_doubts(source, duplicates).items()),
         ),
         notes=source.notes,
     )

@@ -17,7 +17,6 @@ from typing import TypeAlias
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from zetamix_lab.data.errors import DataError, OnProblem, raise_problems
@@ -130,23 +129,24 @@ def complete_splits(
     labels = torch.from_numpy(source.labels[train])
     kinds = strata(labels)
     ratio = ":".join(str(SHARES[name]) for name in ("train", *missing))
-    if source.groups is None:
-        first = first_duplicates(same, kinds, 1 + len(missing))
-        leaders = torch.unique(first)
-        counts = count_labels(labels[leaders], len(source.classes)).tolist()
-        on_problem(_too_few(source, counts, "image", missing, origin))
+    groups = None if source.groups is None else [source.groups[row] for row in train.tolist()]
+    if groups is None:
+        members = first_duplicates(same, kinds, 1 + len(missing))
+    else:
+        members = merge_groups(groups, same)
+    problems = _too_few(source, labels, members, missing, origin)
+    on_problem(problems)
+    if groups is None:
+        leaders = torch.unique(members)
         drawn = {
-            name: torch.isin(first, leaders[chosen]).nonzero().squeeze(1)
+            name: torch.isin(members, leaders[chosen]).nonzero().squeeze(1)
             for name, chosen in _draw(kinds[leaders], missing).items()
         }
         together = ", duplicates kept in one split" if len(leaders) < len(labels) else ""
+    elif problems:
+        return source
     else:
-        groups = [source.groups[row] for row in train.tolist()]
-        merged = merge_groups(groups, same)
-        if problems := _too_few_groups(source, labels, merged, missing, origin):
-            on_problem(problems)
-            return source
-        drawn = draw_groups(kinds, merged, {s: SHARES[s] for s in (*missing, "train")})
+        drawn = draw_groups(kinds, members, {s: SHARES[s] for s in (*missing, "train")})
         together = f", {plural(len(set(groups)), 'group')} each in one split"
     splits = source.splits.copy()
     for split, chosen in drawn.items():
@@ -203,33 +203,31 @@ def content_keys(images: Sequence[Path | bytes]) -> list[Hashable]:
 
 
 def _too_few(
-    source: Source, counts: Sequence[int], noun: str, missing: Sequence[str], origin: str
+    source: Source, labels: Tensor, members: Tensor, missing: Sequence[str], origin: str
 ) -> list[str]:
-    """The classes that have too few images, or groups, to be in every split."""
-    least = 1 + len(missing)
-    return [
-        f"Class {name!r} of {origin} has {plural(count, noun)} to split. Creating "
-        f"{' and '.join(missing)} needs at least {least} of every class: add {noun}s, remove the "
-        "class, or split the data yourself into train, val and test."
-        for name, count in zip(source.classes, counts, strict=True)
-        if count < least
-    ]
+    """What has too few images, or groups, to be in every split: a class, or the whole.
 
-
-def _too_few_groups(
-    source: Source, labels: Tensor, groups: Tensor, missing: Sequence[str], origin: str
-) -> list[str]:
-    found = len(torch.unique(groups))
-    shares = SHARES["train"] + sum(SHARES[name] for name in missing)
-    if found < shares:
+    members: the first duplicate of every row, or its group.
+    """
+    noun, created = "image" if source.groups is None else "group", " and ".join(missing)
+    found, count = len(torch.unique(members)), len(members)
+    shares, least = sum(SHARES[name] for name in ("train", *missing)), 1 + len(missing)
+    if noun == "group" and found < shares:
         return [
-            f"{origin} has {plural(found, 'group')} after merging groups that share duplicates. "
-            f"Creating {' and '.join(missing)} needs at least {shares}: split the data yourself "
-            "into train, val and test, or use smaller groups."
+            f"{origin} has {plural(found, noun)} after merging groups that share duplicates. "
+            f"Creating {created} needs at least {shares}: split the data yourself into train, val "
+            "and test, or use smaller groups."
         ]
-    hot = labels if labels.ndim == 2 else F.one_hot(labels, len(source.classes))
-    counts = [len(torch.unique(groups[column > 0])) for column in hot.T]
-    return _too_few(source, counts, "group", missing, origin)
+    rows, kinds = labels.nonzero().T if labels.ndim == 2 else (torch.arange(count), labels)
+    pairs = torch.unique(kinds * count + members[rows])
+    sizes = count_labels(pairs // count, len(source.classes)).tolist()
+    return [
+        f"Class {name!r} of {origin} has {plural(size, noun)} to split. Creating {created} needs "
+        f"at least {least} of every class: add {noun}s, remove the class, or split the data "
+        "yourself into train, val and test."
+        for name, size in zip(source.classes, sizes, strict=True)
+        if size < least
+    ]
 
 
 # groups: samples of one patient or lesion, which must not be in more than one split
@@ -260,34 +258,28 @@ def find_groups(names: Sequence[str], pattern: re.Pattern[str], origin: str) -> 
 WORDS = "patient|subject|subj|lesion|person|participant|individual|donor|animal|specimen|case|pat"
 COLUMN = re.compile(rf"(.*_)?({WORDS}|pid)s?([_ ]?(id|no|nr|number|name|code))?", re.IGNORECASE)
 IN_PATH = re.compile(rf"(?:^|[/_ -])((?:{WORDS}|p)[_ -]?)[0-9]+", re.IGNORECASE)
+HINT = "{} may be of patients or lesions: --group {} keeps the samples of each in one split"
 
 
 def suggest_column(columns: Mapping[str, Sequence[Hashable]]) -> tuple[str, ...]:
     """A note about a column that looks like the patient of a sample and repeats its values.
 
     >>> suggest_column({"file": ["a", "b", "c"], "patient_id": [1, 1, 2]})
-    ('the column patient_id looks like patients or lesions: ...',)
+    ('the column patient_id may be of patients or lesions: --group patient_id ...',)
     """
     for name, values in columns.items():
         if COLUMN.fullmatch(name) and 1 < len(set(values)) < len(values):
-            return (
-                f"the column {name} looks like patients or lesions: --group {name} keeps the "
-                "samples of each in one split",
-            )
+            return (HINT.format(f"the column {name}", name),)
     return ()
 
 
 def suggest_pattern(names: Sequence[str], classes: int) -> tuple[str, ...]:
     """The same about numbered names in the paths of files, if there are more than classes."""
     found = [match for name in names if (match := IN_PATH.search(name))]
-    starts = Counter(match[1] for match in found).most_common(1)
     numbers = {match[0] for match in found}
-    if not starts or len(found) < 0.9 * len(names) or not classes < len(numbers) < len(found):
+    if len(found) < 0.9 * len(names) or not classes < len(numbers) < len(found):
         return ()
-    return (
-        f"paths such as {found[0].string} look like those of patients or lesions: --group "
-        f"'({starts[0][0]}[0-9]+)' keeps the samples of each in one split",
-    )
+    return (HINT.format(f"paths such as {found[0].string}", f"'({found[0][1]}[0-9]+)'"),)
 
 
 def merge_groups(groups: Sequence[str], keys: Sequence[Hashable]) -> Tensor:

@@ -16,15 +16,8 @@ LAYOUT = (
 )
 
 
-def from_folder(
-    path: Path, group: str | None = None, on_problem: OnProblem = raise_problems
-) -> SampleTable:
+def from_folder(path: Path, on_problem: OnProblem = raise_problems) -> SampleTable:
     """The images of a folder, whose classes are the names of their folders."""
-    if group is not None:
-        raise DataError(
-            f"{path} is a folder and has no column {group!r}. Group its files by their paths, with "
-            "a regular expression that has a group in brackets."
-        )
     folders = subfolders(path)
     loose = sorted(entry for entry in path.iterdir() if is_image(entry))
     if loose or not folders:

@@ -35,9 +35,17 @@ def open_table(
         except ModuleNotFoundError:
             raise DataError(f"{path} needs pyarrow: pip install 'zetamix[parquet]'") from None
         return [*chain(*tables.values())], partial(from_parquet, path, tables, group)
-    if path.is_dir() or suffix == ".csv":
-        table = (from_folder if path.is_dir() else from_csv)(path, group, on_problem)
-        return [*([] if path.is_dir() else [path]), *table.files], lambda: table
+    if path.is_dir():
+        if group is not None:
+            raise DataError(
+                f"{path} is a folder and has no column {group!r}. Group its files by their paths, "
+                "with a regular expression that has a group in brackets."
+            )
+        table = from_folder(path, on_problem)
+        return table.files, lambda: table
+    if suffix == ".csv":
+        table = from_csv(path, group, on_problem)
+        return [path, *table.files], lambda: table
     if suffix == ".npz":
         return [path], partial(from_npz, path, group)
     if suffix in ARCHIVES:
