@@ -81,6 +81,7 @@ REFUSED = [
     (lambda: made([0, 1], split="test"), "splits must be train and optionally"),
     (lambda: made([0, -1]), "train must have one label from 0"),
     (lambda: made([0, 1], count=3), "for each of its 3 samples"),
+    (lambda: made([[0, 2], [1, 0]]), "train must have a row of 2 zeros and ones"),
     (
         lambda: small().train.subset(2),
         r"between 3 \(.*\) and 20 \(.*\), or be a fraction up to 1\.0, got 2",

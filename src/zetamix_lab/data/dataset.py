@@ -166,9 +166,8 @@ def from_tensors(
     if "train" not in splits or not set(splits) <= set(SPLITS):
         raise ValueError(f"splits must be train and optionally val and test, got {sorted(splits)}.")
     if classes is None:
-        matrix = splits["train"][1].ndim == 2
-        highest = max(int(labels.max()) for _, labels in splits.values())
-        count = splits["train"][1].shape[1] if matrix else highest + 1
+        labels = torch.cat([labels for _, labels in splits.values()])
+        count = labels.shape[1] if labels.ndim == 2 else int(labels.max()) + 1
         classes = [str(index) for index in range(count)]
     check_distinct(classes, name)
     made, hashes = {}, {}
