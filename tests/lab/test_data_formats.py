@@ -6,6 +6,8 @@ import os
 import re
 import shutil
 import zipfile
+from pathlib import Path
+from unittest import mock
 
 import miniatures
 import numpy as np
@@ -428,6 +430,13 @@ def test_a_class_of_few_distinct_images_does_not_separate_others(mine, data_dir)
     report = data.check(mine, data_dir)
     assert report.problems[0].startswith("Duplicates across splits: 2 groups")
     assert {sample["label"] for group in report.duplicates for sample in group} == {"owl"}
+
+
+def test_a_file_that_cannot_be_opened_is_no_duplicate(mine, data_dir, monkeypatch):
+    class_folders(mine, {"cat": 4, "dog": 4})
+    # all have one size, so the content of all is compared
+    monkeypatch.setattr(Path, "read_bytes", mock.Mock(side_effect=PermissionError))
+    assert sum(data.check(mine, data_dir).sizes.values()) == 8
 
 
 # what is refused

@@ -131,7 +131,8 @@ class Dataset:
             raise DataError(f"{self.name} already has a validation split of {len(self.val):,}.")
         kinds = strata(self.train.labels)
         # in blocks: the rows of a subset may not fit into memory
-        blocks = map(self.train.take, torch.arange(len(self.train)).split(1024))
+        every = torch.arange(len(self.train))
+        blocks = (self.train.take(every[k : k + 1024]) for k in range(0, len(every), 1024))
         first = first_duplicates([digest(x.numpy()) for block in blocks for x in block], kinds, 2)
         leaders = torch.unique(first)
         count = _subset_size(fraction, len(leaders), self.num_classes)

@@ -173,8 +173,8 @@ class DatasetRef:
 
     def load(self, progress: Progress | None = None, *, skip_broken: bool = False) -> Dataset:
         """The dataset; `progress` and `skip_broken` are those of `zetamix_lab.data.load`."""
-        options = {"progress": progress, "skip_broken": skip_broken}
-        dataset = load(self.name, None, self.size, self.group, **options)
+        options = self.name, None, self.size, self.group
+        dataset = load(*options, progress=progress, skip_broken=skip_broken)
         return dataset.with_train_size(self.train_size)
 
 
