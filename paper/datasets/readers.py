@@ -20,9 +20,9 @@ from paper.datasets.files import unpack
 from zetamix_lab.atomic_io import hash_file
 from zetamix_lab.data.errors import DataError
 from zetamix_lab.data.image_files import NATIVE, Fit, read_images, read_shape
+from zetamix_lab.data.load_dataset import torchvision_source
 from zetamix_lab.data.readers.formats import from_folder
 from zetamix_lab.data.readers.label_csv import ImageIndex, read_cells, read_csv
-from zetamix_lab.data.readers.named import torchvision_source
 from zetamix_lab.data.readers.npz import from_npz
 from zetamix_lab.data.source import Progress, Source, array_source
 from zetamix_lab.data.splits import complete_splits

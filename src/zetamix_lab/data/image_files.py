@@ -20,7 +20,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from zetamix_lab.data.errors import DataError, OnProblem
-from zetamix_lab.data.source import BLOCK_BYTES, Array, Block, Rows, digest
+from zetamix_lab.data.source import BLOCK_BYTES, Array, Block, Rows
 from zetamix_lab.text import plural, reason
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
@@ -193,26 +193,22 @@ def read_images(
 ) -> Callable[[Rows], Iterator[Block]]:
     """Reads rows of images, from their files, or from contents, which messages call by `places`."""
 
-    def attempt(row: int) -> tuple[int, Array, bytes] | str:
+    def attempt(row: int) -> Array | str:
         image = images[row]
         try:
-            pixels = decode(image, fit, shape)
+            return decode(image, fit, shape)
         except Exception as error:  # decoders raise errors of any type for broken files
             return f"{image if isinstance(image, Path) else places[row]}: {explain(error)}"
-        return row, pixels, digest(pixels)
 
     def read(rows: Rows) -> Iterator[Block]:
         step = max(1, min(64, BLOCK_BYTES // int(np.prod(shape))))
         decoded = map_parallel(attempt, rows.tolist(), AHEAD * step)
-        for _ in range(0, len(rows), step):
-            results = list(islice(decoded, step))
-            good = [found for found in results if not isinstance(found, str)]
-            yield Block(
-                np.array([row for row, _, _ in good], np.int64),
-                np.array([pixels for _, pixels, _ in good], np.uint8).reshape(-1, *shape),
-                [key for _, _, key in good],
-                [why for why in results if isinstance(why, str)],
-            )
+        for first in range(0, len(rows), step):
+            found = list(islice(decoded, step))
+            good = [k for k, pixels in enumerate(found) if not isinstance(pixels, str)]
+            samples = np.array([found[k] for k in good], np.uint8).reshape(-1, *shape)
+            broken = [why for why in found if isinstance(why, str)]
+            yield Block(rows[first : first + step][good], samples, broken)
 
     return read
 

@@ -3,6 +3,7 @@
 Readers make a `SampleTable` of a folder, a CSV, Parquet or `.npz` file; `to_source` does the rest.
 """
 
+import os
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,7 +52,7 @@ class SampleTable:
     """A description of the format."""
     frame: pd.DataFrame
     """Columns `split`, `label` (a class, its number, or a list of them) and `place` (for messages);
-    optionally `name` and `group`."""
+    optionally `group`, and the `name` of an image that is no file."""
     images: Sequence[Path | bytes] = ()
     """The file of every image, or its content."""
     arrays: Sequence[Array] = ()
@@ -72,6 +73,8 @@ def to_source(table: SampleTable, size: int | None, group: Group, on_problem: On
         table.frame[column].tolist() if column in table.frame else None
         for column in ("name", "group")
     )
+    folder = table.path if table.path.is_dir() else table.path.parent
+    names = [os.path.relpath(file, folder) for file in table.files] or names
     if isinstance(group, re.Pattern):
         groups = find_groups(names or [], group, str(table.path))
     named = table.frame["split"].astype(str).str.lower().map(SPLIT_NAMES).fillna("")

@@ -40,8 +40,6 @@ class Block(NamedTuple):
     rows: Rows
     """Those that could be read."""
     samples: Array
-    keys: Sequence[bytes]
-    """The `digest` of every sample."""
     broken: Sequence[str] = ()
     """A line for every row that could not be read."""
 
@@ -137,7 +135,7 @@ def read_arrays(arrays: Sequence[Array]) -> Callable[[Rows], Iterator[Block]]:
         step = max(1, BLOCK_BYTES // max(1, array[:1].nbytes))
         for first in range(0, len(rows), step):
             block = np.ascontiguousarray(array[rows[first : first + step] - start])
-            yield Block(rows[first : first + step], block, list(map(digest, block)))
+            yield Block(rows[first : first + step], block)
 
     return read
 
@@ -185,7 +183,7 @@ class Scan:
     def blocks(self, split: str) -> Iterator[Block]:
         for block in self.source.read(self.source.rows[split]):
             self.unreadable += block.broken
-            self.keys |= zip(block.rows.tolist(), block.keys, strict=True)
+            self.keys |= zip(block.rows.tolist(), map(digest, block.samples), strict=True)
             if self.progress is not None:
                 done = len(self.keys) + len(self.unreadable)
                 self.progress(self.activity, done, len(self.source.labels))

@@ -1,6 +1,5 @@
 """The format of a user's data, and its reader; folders: `class/…`, or `train|val|test/class/…`."""
 
-import os
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -109,20 +108,14 @@ def from_folder(path: Path, on_problem: OnProblem = raise_problems) -> SampleTab
             if not images:
                 on_problem([f"{entry} contains no images. Add images, or delete the folder."])
             files += images
-            rows += [(split, entry.name, os.path.relpath(image, path)) for image in images]
+            rows += [(split, entry.name, str(image)) for image in images]
         if len(files) == before:
             on_problem([f"{folder} contains no images; {LAYOUT}."])
     if not rows:
         raise DataError(f"{path} contains no images; {LAYOUT}.")
     # names of files may be no text, which only objects hold
-    frame = pd.DataFrame(rows, columns=["split", "label", "name"], dtype=object)
-    return SampleTable(
-        path=path,
-        kind="a folder of images",
-        frame=frame.assign(place=frame["name"]),
-        images=files,
-        notes=_ignored_files(path),
-    )
+    frame = pd.DataFrame(rows, columns=["split", "label", "place"], dtype=object)
+    return SampleTable(path, "a folder of images", frame, files, notes=_ignored_files(path))
 
 
 def _split_folders(path: Path, folders: Sequence[Path], on_problem: OnProblem) -> dict[str, Path]:
