@@ -464,7 +464,10 @@ FOLDERS = {
     "class not in train": ({**TRAIN, "test/emu": 1}, "class 'emu' has no sample in train"),
     "no class": ({"train": 0}, "mine/train contains no images; expected"),
     "one image": ({"cat": 5, "dog": 1}, "'dog' of .*mine has 1 image .* at least 3"),
-    "all broken": ({"cat/0.png": "", "dog/0.png": ""}, "mine: none of 2 images can be read"),
+    "all broken": (
+        {f"{name}/{k}.png": "" for name in PETS for k in range(3)},
+        "6 images of mine cannot be read",
+    ),
     "a pipe": ({"train-0.parquet": table(9), "train-1.parquet": None}, "is not a regular file"),
     "no Arrow file": ({"state.json": "{}"}, "mine is incomplete: expected every Arrow file"),
     "one of two files": ({"state.json": "", "data-0-of-2.arrow": ""}, "mine is incomplete"),
@@ -504,7 +507,7 @@ IN_LISTS = labelled([0], [1, 2], [-1], label={"feature": LABEL})
 POINT_TABLE = pa.table({"label": [0, 1] * 9, "x": [*range(18)]})
 FRACTIONS = [str(k / 8) for k in range(30)]
 PARQUET_TABLES = {
-    "broken image": (imaged(bytes=b"x", path=None), "none of 9 images can be read"),
+    "broken image": (imaged(bytes=b"x", path=None), "9 images of pets cannot be read"),
     "paths in Latin-1": (table(30).set_column(0, "image", PATHS), "cannot be read: .*[Uu][Tt][Ff]"),
     "no label": (table(30).drop_columns("label"), "expected one for the class, called label"),
     "points": (POINT_TABLE, "columns label, x; expected one of images.* compare --train train"),

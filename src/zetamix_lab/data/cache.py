@@ -64,8 +64,6 @@ class Request:
         """Memory-map the prepared data; None if it is missing or damaged."""
         try:
             meta = read_json(self.folder / META)
-            if meta["format"] != FORMAT:
-                return None
             splits = {name: _map_split(self.folder, meta, name) for name in meta["splits"]}
             return Dataset(
                 name=meta["name"],
@@ -89,9 +87,6 @@ class Request:
         with _lock(self.folder, progress):
             if force or self.open() is None:
                 source = self.source(progress)
-                # left by a killed process, because this process holds the lock
-                for left in self.folder.parent.glob(f".{self.folder.name}.*.part"):
-                    shutil.rmtree(left, ignore_errors=True)
                 with new_folder(self.folder) as part:
                     _fill(part, source, progress, skip_broken)
                     # the old data is damaged or must be replaced
@@ -111,7 +106,7 @@ class Request:
 def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: bool) -> None:
     scan, hashes = Scan(source, "decoding", progress), {}
     for split in source.rows:
-        samples = (np.ascontiguousarray(block.samples).data for block in scan.blocks(split))
+        samples = (block.samples.data for block in scan.blocks(split))
         hashes[split] = [_write(folder / f"{split}.samples", samples)]
     if scan.unreadable:
         source = _without_broken(source, scan, skip_broken)
@@ -120,7 +115,6 @@ def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: 
         hashes[split].append(_write(folder / f"{split}.labels", [labels]))
     doubts = find_doubts(source, scan.duplicates())
     meta = {
-        "format": FORMAT,
         "name": source.name,
         "classes": list(source.classes),
         "shape": list(source.shape),

@@ -19,9 +19,9 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from zetamix_lab.data.errors import DataError, OnProblem
+from zetamix_lab.data.errors import DataError
 from zetamix_lab.data.source import BLOCK_BYTES, Array, Block, Rows
-from zetamix_lab.text import plural, reason
+from zetamix_lab.text import reason
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 
@@ -163,16 +163,11 @@ def read_shape(file: Path | bytes) -> tuple[int, int, int] | None:
 
 
 def choose_fit(
-    found: Sequence[tuple[int, int, int] | None],
-    size: int | None,
-    origin: Path,
-    on_problem: OnProblem,
+    found: Sequence[tuple[int, int, int] | None], size: int | None
 ) -> tuple[tuple[int, ...], Fit]:
     """The shape of one sample, and how images of these shapes are brought to it."""
     # files that cannot be read are reported when they are decoded
     shapes = list(filter(None, found))
-    if not shapes:
-        on_problem([f"{origin}: none of {plural(len(found), 'image')} can be read."])
     channels = max((shape[0] for shape in shapes), default=3)
     sides = {shape[1:] for shape in shapes}
     largest = max(map(max, sides), default=DEFAULT_SIZE)

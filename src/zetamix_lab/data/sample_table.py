@@ -86,8 +86,7 @@ def to_source(table: SampleTable, size: int | None, group: Group, on_problem: On
         shape, dtype = table.arrays[0].shape[1:], str(table.arrays[0].dtype)
         how, read = "not resized", read_arrays(table.arrays)
     else:
-        shapes = list(map_parallel(read_shape, table.images, 1024))
-        shape, fit = choose_fit(shapes, size, table.path, on_problem)
+        shape, fit = choose_fit([*map_parallel(read_shape, table.images, 1024)], size)
         dtype, how = "uint8", fit.describe()
         read = read_images(table.images, shape, fit, table.frame["place"].tolist())
         notes += filter(None, [fit.why])
