@@ -25,7 +25,7 @@ CONTEXT.set_forkserver_preload(
     [
         "zetamix_lab.cli.app",
         "zetamix_lab.cli.live",
-        "zetamix_lab.data.readers.named",
+        "zetamix_lab.data.load_dataset",
         "zetamix_lab.train",
         "sklearn.datasets",
         # what the first step and the end of a run import

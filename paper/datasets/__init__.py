@@ -19,8 +19,7 @@ from paper.datasets.readers import READERS, find_copy, read_copy
 from zetamix_lab.data import cache, from_tensors
 from zetamix_lab.data.dataset import Dataset
 from zetamix_lab.data.errors import DataError, DatasetNotFoundError
-from zetamix_lab.data.load_dataset import DataDir, Request
-from zetamix_lab.data.readers.named import digits_source
+from zetamix_lab.data.load_dataset import DataDir, Request, digits_source
 from zetamix_lab.data.source import Progress, Source, resolve_data_dir
 from zetamix_lab.text import did_you_mean
 
@@ -109,7 +108,7 @@ def _draw(spec: DatasetSpec) -> Dataset | None:
 def _read(spec: DatasetSpec, data_dir: Path, fetch: bool, progress: Progress | None) -> Source:
     """The official files, or a copy if they are missing."""
     if spec.access == "built in":
-        return digits_source(seed=0)
+        return digits_source()
     copy = None if locate(spec, data_dir) else find_copy(spec, data_dir)
     if copy is None:
         base = obtain(spec, data_dir, fetch=fetch, progress=progress)

@@ -19,10 +19,10 @@ from paper.datasets.catalogue import DatasetSpec
 from paper.datasets.files import unpack
 from zetamix_lab.atomic_io import hash_file
 from zetamix_lab.data.errors import DataError
-from zetamix_lab.data.image_files import NATIVE, Fit, read_images, try_header
-from zetamix_lab.data.readers.folders import from_folder
+from zetamix_lab.data.image_files import NATIVE, Fit, read_images, read_shape
+from zetamix_lab.data.load_dataset import torchvision_source
+from zetamix_lab.data.readers.formats import from_folder
 from zetamix_lab.data.readers.label_csv import ImageIndex, read_cells, read_csv
-from zetamix_lab.data.readers.named import torchvision_source
 from zetamix_lab.data.readers.npz import from_npz
 from zetamix_lab.data.source import Progress, Source, array_source
 from zetamix_lab.data.splits import complete_splits
@@ -69,12 +69,12 @@ def image_source(
         dtype="uint8",
         labels=np.array([spec.classes.index(name) for _, _, name in listed], np.int64),
         splits=np.array([split for split, _, _ in listed], dtype=object),
-        read=read_images(files, lambda row: str(files[row]), spec.shape, fit or spec.fit),
+        read=read_images(files, spec.shape, fit or spec.fit),
         origin=origin.format(base),
         names=[os.path.relpath(file, base) for file in files],
         notes=tuple(notes),
     )
-    return source if is_split else complete_splits(source, seed=0, origin=str(base))
+    return source if is_split else complete_splits(source, origin=str(base))
 
 
 # natural and medical images
@@ -181,8 +181,8 @@ def folder_source(spec: DatasetSpec, root: Path, *notes: str) -> Source:
     if absent := set(spec.sizes) - {split for split, _, _ in listed}:
         expected = "|".join(spec.sizes)
         raise DataError(f"{root}: no folder {min(absent)}; expected {expected}/class/….")
-    headers = [header for _, file, _ in listed if (header := try_header(file))]
-    same = sum((header.height, header.width) == spec.shape[1:] for header in headers)
+    shapes = [shape for _, file, _ in listed if (shape := read_shape(file))]
+    same = sum(shape[1:] == spec.shape[1:] for shape in shapes)
     fit = spec.fit
     # most images: decoding then reports the others
     if 2 * same > len(listed):

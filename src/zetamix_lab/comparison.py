@@ -13,7 +13,7 @@ from torch import Tensor
 
 from zetamix.methods import display_name, parse
 from zetamix_lab.data import Dataset
-from zetamix_lab.data.splits import count_labels
+from zetamix_lab.data.source import count_labels
 from zetamix_lab.metrics import (
     METRICS,
     SCALED,

@@ -58,11 +58,11 @@ def test_nothing_but_the_dataset_is_left(pets):
     """Even after a process was killed while it prepared the data."""
     data.load(pets)
     (folder,) = prepared(pets.parent)
-    folder.rename(folder.with_name(f".{folder.name}.abc.part"))
-    other = folder.with_name(".other-123.abc.part")
+    folder.rename(folder.with_name(f".{folder.name}.part"))
+    other = folder.with_name(".other-123.part")
     other.mkdir()
     data.load(pets)
-    kinds = ("samples", "labels", "names")
+    kinds = ("samples", "labels")
     files = {f"{split}.{kind}" for split in ("train", "val", "test") for kind in kinds}
     assert {path.name for path in folder.iterdir()} == files | {"meta.json"}
     others = {path for path in folder.parent.iterdir() if path.suffix != ".lock"}
@@ -74,7 +74,7 @@ DAMAGES = {
     "gone": lambda folder: (folder / "val.labels").unlink(),
     "no meta": lambda folder: (folder / "meta.json").unlink(),
     "half a meta": lambda folder: os.truncate(folder / "meta.json", 100),
-    "old format": lambda folder: (folder / "meta.json").write_text('{"format": 0}'),
+    "another meta": lambda folder: (folder / "meta.json").write_text('{"format": 0}'),
     "a pipe": lambda folder: ((folder / "meta.json").unlink(), os.mkfifo(folder / "meta.json")),
 }
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import zipfile
 from pathlib import Path
+from unittest import mock
 
 import miniatures
 import numpy as np
@@ -329,10 +330,9 @@ def test_grey_images_have_one_channel_unless_one_has_colour(mine, data_dir):
     assert data.load(mine, data_dir).shape == (3, 8, 8)
 
 
-def test_seeds_and_sizes_are_prepared_separately(mine, data_dir):
+def test_sizes_are_prepared_separately(mine, data_dir):
     class_folders(mine)
-    settings = [(0, None), (1, None), (0, 8)]
-    before = [data.load(mine, data_dir, seed=k, size=size).fingerprint for k, size in settings]
+    before = [data.load(mine, data_dir, size=size).fingerprint for size in (None, 16, 8)]
     assert len(set(before)) == len(prepared(data_dir)) == 3
     save(mine / "cat" / "0.png", picture(0, 3, 99))
     again = data.load(mine, data_dir, size=8)
@@ -361,32 +361,34 @@ def test_nested_folders_links_and_other_files(mine, data_dir, tmp_path):
     dataset = data.load(mine, data_dir)
     assert totals(dataset) == [12, 7, 5]
     assert dataset.notes[0] == "ignored non-image files: cat/notes.txt and 1 more"
-    names = [name for split in dataset.splits.values() for name in split.names()]
-    assert f"cat/{odd}".replace("\n", "\\n") in names
 
 
 def test_broken_images_are_left_out_on_request(mine, data_dir):
     class_folders(mine, {"cat": 60, "dog": 60})
     whole = data.load(mine, data_dir)
-    names = {split: whole.splits[split].names() for split in whole.splits}
-    broken = {"train": names["train"][3], "val": names["val"][0], "test": names["test"][-1]}
-    for name in broken.values():
-        (mine / name).write_bytes((mine / name).read_bytes()[:60])
+    rows = {"train": 3, "val": 0, "test": len(whole.test) - 1}
+    samples = {split: whole.splits[split].samples[row] for split, row in rows.items()}
+    paths = [
+        path
+        for sample in samples.values()
+        for path in sorted(mine.rglob("*.png"))
+        if torch.equal(data.read_image(path, whole.shape), sample)
+    ]
+    for path in paths:
+        path.write_bytes(path.read_bytes()[:60])
     with pytest.raises(data.DataError, match=r"add --skip-broken to the command") as caught:
         data.load(mine, data_dir)
     first, *lines = str(caught.value).split("\n")
     assert first.startswith("3 images of mine cannot be read")
-    paths = [str(mine / name) for name in broken.values()]
-    assert [line.split(": ")[0].strip() for line in lines] == paths
+    assert [line.split(": ")[0].strip() for line in lines] == list(map(str, paths))
     kept = data.load(mine, data_dir, skip_broken=True)
     assert "3 unreadable images skipped: " in kept.notes[-1]
     assert "and 2 more (listed by zetamix check)" in kept.notes[-1]
     # every other image is where it was, with its own label and pixels
-    for split, name in broken.items():
-        rows = [row for row, other in enumerate(names[split]) if other != name]
-        assert kept.splits[split].names() == [names[split][row] for row in rows]
-        assert torch.equal(kept.splits[split].labels, whole.splits[split].labels[rows])
-        assert torch.equal(kept.splits[split].samples, whole.splits[split].samples[rows])
+    for split, row in rows.items():
+        left = torch.arange(len(whole.splits[split])) != row
+        assert torch.equal(kept.splits[split].labels, whole.splits[split].labels[left])
+        assert torch.equal(kept.splits[split].samples, whole.splits[split].samples[left])
     # later loads need no option
     assert data.load(mine, data_dir).fingerprint == kept.fingerprint != whole.fingerprint
 
@@ -395,14 +397,10 @@ def test_images_that_cannot_be_left_out(mine, data_dir):
     class_folders(mine, {"cat": 60, "dog": 60})
     for file in (mine / "dog").iterdir():
         file.write_text("no image")
-    with pytest.raises(data.DataError, match="images or more of mine cannot be read") as caught:
+    with pytest.raises(data.DataError, match=r"60 images of mine cannot be (.*\n)+  and 50 more$"):
         data.load(mine, data_dir)
-    # reading stops
-    assert str(caught.value).count("\n") < 60
     with pytest.raises(data.DataError, match=r"mine: no image of dog can be read"):
         data.load(mine, data_dir, skip_broken=True)
-    with pytest.raises(ValueError, match="for your own images only: get digits again"):
-        data.load("digits", data_dir, skip_broken=True)
 
 
 TWICE = [*range(40), *range(40)]
@@ -417,13 +415,12 @@ DUPLICATES = {
 def test_duplicates_stay_in_one_created_split(name, mine, data_dir):
     fill(mine, DUPLICATES[name])
     path = mine / name
-    for seed in range(2):
-        dataset = data.load(path, data_dir, seed=seed)
-        # 40 images twice over, split as 40 would be
-        assert split_sizes(dataset) == {"train": 56, "val": 8, "test": 16}
-        assert "duplicates kept in one split" in dataset.notes[0]
-        report = data.check(path, data_dir, seed=seed)
-        assert (len(report.duplicates), report.problems) == (40, ())
+    dataset = data.load(path, data_dir)
+    # 40 images twice over, split as 40 would be
+    assert split_sizes(dataset) == {"train": 56, "val": 8, "test": 16}
+    assert "duplicates kept in one split" in dataset.notes[0]
+    report = data.check(path, data_dir)
+    assert (len(report.duplicates), report.problems) == (40, ())
 
 
 def test_a_class_of_few_distinct_images_does_not_separate_others(mine, data_dir):
@@ -436,12 +433,9 @@ def test_a_class_of_few_distinct_images_does_not_separate_others(mine, data_dir)
 
 
 def test_a_file_that_cannot_be_opened_is_no_duplicate(mine, data_dir, monkeypatch):
-    def deny(path):
-        raise PermissionError(13, "Permission denied", str(path))
-
     class_folders(mine, {"cat": 4, "dog": 4})
-    monkeypatch.setattr(Path, "read_bytes", deny)
     # all have one size, so the content of all is compared
+    monkeypatch.setattr(Path, "read_bytes", mock.Mock(side_effect=PermissionError))
     assert sum(data.check(mine, data_dir).sizes.values()) == 8
 
 
@@ -460,6 +454,7 @@ def imaged(**fields):
 
 
 PETS = {"cat": 3, "dog": 3}
+BYTES = pa.table({"image": [b""], "label": [0]})
 TRAIN = {"train/cat": 3, "train/dog": 3}
 FOLDERS = {
     "empty": ({}, "mine: no folders; expected"),
@@ -469,19 +464,16 @@ FOLDERS = {
     "class not in train": ({**TRAIN, "test/emu": 1}, "class 'emu' has no sample in train"),
     "no class": ({"train": 0}, "mine/train contains no images; expected"),
     "one image": ({"cat": 5, "dog": 1}, "'dog' of .*mine has 1 image .* at least 3"),
-    "all broken": ({"cat/0.png": "", "dog/0.png": ""}, "mine: none of 2 images can be read"),
-    "a pipe": (
-        {"train-0.parquet": table(9), "train-1.parquet": None},
-        "train-1.parquet is not a regular file",
+    "all broken": (
+        {f"{name}/{k}.png": "" for name in PETS for k in range(3)},
+        "6 images of mine cannot be read",
     ),
+    "a pipe": ({"train-0.parquet": table(9), "train-1.parquet": None}, "is not a regular file"),
     "no Arrow file": ({"state.json": "{}"}, "mine is incomplete: expected every Arrow file"),
     "one of two files": ({"state.json": "", "data-0-of-2.arrow": ""}, "mine is incomplete"),
     "unsupervised": ({"more/state.json": "", "more/0.arrow": ""}, "more is no split; expected tr"),
     "no train in tables": ({"test.parquet": table(9)}, "mine has no split train; it has test"),
-    "images of another type": (
-        {"train-0.parquet": table(9), "train-1.parquet": pa.table({"image": [b""], "label": [0]})},
-        "mine cannot be read: Unable to merge: Field image has incompatible types",
-    ),
+    "two types": ({"train-0.parquet": table(9), "train-1.parquet": BYTES}, "mine cannot be read: "),
 }
 
 CATS = {"cat": 4, "dog": 4, "owl": 4}
@@ -494,12 +486,8 @@ CSV_FILES = {
     "no label column": (TEXT.replace("label", "kind"), "columns file, kind, split; expected one f"),
     "image missing": (TEXT.replace("cat/3.", "cat/gone."), "row 5: image 'cat/gone.png' not found"),
     "no label": (TEXT.replace("1.png,cat", "1.png,"), "row 3: label is ''; expected the na"),
-    "no labels": (
-        re.sub(",[cdo]..,", ",,", TEXT),
-        r"^12 pr(.*\n)+.*row 11: label is.*\n  and 2 more$",
-    ),
+    "no labels": (re.sub(",[cdo]..,", ",,", TEXT), r"^12 pr(.*\n)+.*row 11: .*\n  and 2 more$"),
     "no rows": ("file,label", "has a header and no rows"),
-    "twice": (TEXT.replace("dog/0.png", "cat/0.png"), "row 6: 'cat/0.png' is already in row 2"),
     "two bad rows": (TWO_BAD, r"^2 problems:\n.*row 2: .*gone.*\n.*row 4: .* already in row 3\.$"),
     "ambiguous": (TEXT.replace("cat/0.png", "0"), "row 2: '0' is ambiguous: .*/0.png"),
     "long row": (TEXT.replace("cat/2.png", "a,a"), "row 4: expected 3 cells, got 4"),
@@ -517,15 +505,12 @@ LATIN = pa.StringArray.from_buffers(30, *BINARY.buffers()[1:])
 PATHS = pa.StructArray.from_arrays([BINARY, LATIN], ["bytes", "path"])
 IN_LISTS = labelled([0], [1, 2], [-1], label={"feature": LABEL})
 POINT_TABLE = pa.table({"label": [0, 1] * 9, "x": [*range(18)]})
-FRACTIONS = [k / 8 for k in range(30)]
+FRACTIONS = [str(k / 8) for k in range(30)]
 PARQUET_TABLES = {
-    "broken image": (imaged(bytes=b"x", path=None), "none of 9 images can be read"),
+    "broken image": (imaged(bytes=b"x", path=None), "9 images of pets cannot be read"),
     "paths in Latin-1": (table(30).set_column(0, "image", PATHS), "cannot be read: .*[Uu][Tt][Ff]"),
     "no label": (table(30).drop_columns("label"), "expected one for the class, called label"),
-    "points": (
-        POINT_TABLE,
-        "columns label, x; expected one of images.* compare --train train.py:r",
-    ),
+    "points": (POINT_TABLE, "columns label, x; expected one of images.* compare --train train"),
     "null": (labelled(None, 0, 1), "pets.parquet, row 0: label is 'None'; expected"),
     "blank": (labelled("a", " ", "b"), "row 1: label is ' '"),
     "hidden, in lists": (IN_LISTS, "row 2: label is '-1'; expected .* from 0 to 2"),
@@ -535,10 +520,7 @@ PARQUET_TABLES = {
     "Latin-1": (table(30).set_column(1, "label", LATIN), "cannot be read: .*[Uu][Tt][Ff]"),
     "a column twice": (table(1).append_column("label", [[0]]), "duplicate field names"),
     "regression": (labelled(0.5, 1.25, 2.0), "targets of a regression. Expected classes"),
-    "a regression in text": (
-        labelled(*map(str, FRACTIONS)),
-        "30 different numbers, such as 0.5:",
-    ),
+    "a regression in text": (labelled(*FRACTIONS), "30 different numbers, such as 0.5:"),
 }
 
 OBJECTS = np.array([{"a": 1}] * 6, dtype=object)
@@ -555,65 +537,43 @@ def with_file(name, content, **arrays):
 
 
 OTHER = arrays(test_images=np.zeros((6, 5, 5), np.uint8), test_labels=LABELS)
+FLOATS = arrays(test_images=np.zeros((6, 4, 4)), test_labels=LABELS)
 HEADER = b"{'descr': '|u1', 'fortran_order': False, 'shape': (1000000, 9999, 9999), }".ljust(117)
 HUGE = with_file("train_images.npy", b"\x93NUMPY\1\0v\0" + HEADER + b"\n", train_labels=LABELS)
 STRIPES = np.tile(np.arange(250, dtype=np.uint8), 240).reshape(6, 100, 100)
 PACKED = with_file("notes", b"", **arrays(STRIPES))
 FLIPPED = PACKED[:300] + bytes(64) + PACKED[364:]
 NPZ_FILES = {
-    "other names": (
-        {"x_train": ZEROS, "y_train": LABELS},
-        "own.npz has x_train, y_train, not train",
-    ),
-    "another split": (
-        arrays(valid_images=ZEROS, valid_labels=LABELS),
-        "; expected the MedMNIST la",
-    ),
-    "no train": ({"val_images": ZEROS, "val_labels": LABELS}, "not train_images, train_labels; "),
-    "points": (
-        arrays(np.zeros((6, 2))),
-        r"train_images is \[6, 2\].* compare --train train.py:run",
-    ),
+    "other names": ({"x_train": ZEROS, "y_train": LABELS}, "has x_train, y_train, not train"),
+    "another split": (arrays(valid_images=ZEROS, valid_labels=LABELS), "; expected the MedMNIST"),
+    "points": (arrays(np.zeros((6, 2))), r"train_images is \[6, 2\].* compare --train train.py"),
     "int images": (arrays(ZEROS.astype(int)), r"train_images is \[6, 4, 4\], int64"),
     "no image": (arrays(ZEROS[:0], LABELS[:0]), r"train_images is \[0, 4, 4\], uint8"),
     "fewer labels": (arrays(labels=LABELS[:5]), r"train_labels is \[5\], int64"),
     "gap": (arrays(labels=2 * LABELS, classes=ABC), "class 'b' has no sample in train"),
-    "a matrix of more classes": (
-        arrays(labels=np.eye(6), classes=ABC),
-        "row 3: label is '3'; expected .* from 0 to 2",
-    ),
+    "more columns": (arrays(labels=np.eye(6), classes=ABC), "row 3: label is '3'; .* from 0 to 2"),
     "other size": (
         OTHER,
         r"test_images is \[6, 5, 5\], uint8, and train_images \[6, 4, 4\], uint8",
     ),
-    "other type": (
-        arrays(test_images=np.zeros((6, 4, 4)), test_labels=LABELS),
-        r"test_images is \[6, 4, 4\], float64, and train_images \[6, 4, 4\], uint8",
-    ),
+    "other type": (FLOATS, r"test_images is \[6, 4, 4\], float64, and train_images .*, uint8"),
     "names twice": (arrays(classes=np.array(["a", "a"])), "two classes are named 'a'"),
-    "labels in the millions": (arrays(labels=np.arange(6) * 10**9), "Class '0' of .* has 1 image"),
     "a regression": (arrays(labels=LABELS / 2), "targets of a regression"),
-    "not finite": (
-        arrays(np.full((6, 2, 2), np.nan)),
-        "train_images is .*; expected .* finite num",
-    ),
+    "not finite": (arrays(np.full((6, 2, 2), np.nan)), "train_images is .*; expected .* finite"),
     "more than its file": (HUGE, "own.npz: train_images cannot be read"),
     "no array": (with_file("train_images.npy", "a b", train_labels=LABELS), "own.npz: train_imag"),
     "flipped": (FLIPPED, "train_images cannot be read"),
 }
 
-OTHER_FILES = {
-    "notes.txt": r"a \.csv, \.npz or \.parquet file, got \.txt",
-    "photos.tar.gz": "is an archive: unpack it and pass the folder",
-}
 REFUSED = [
+    ("notes.txt", {"notes.txt": ""}, r"a \.csv, \.npz or \.parquet file, got \.txt"),
+    ("photos.tar.gz", {"photos.tar.gz": ""}, "is an archive: unpack it and pass the folder"),
     *(("", files, message) for files, message in FOLDERS.values()),
     *(("labels.csv", CATS | {"labels.csv": text}, why) for text, why in CSV_FILES.values()),
     *(("pets.parquet", {"pets.parquet": made}, why) for made, why in PARQUET_TABLES.values()),
     *(("own.npz", {"own.npz": made}, why) for made, why in NPZ_FILES.values()),
-    *((name, {name: ""}, why) for name, why in OTHER_FILES.items()),
 ]
-IDS = [*FOLDERS, *CSV_FILES, *PARQUET_TABLES, *NPZ_FILES, *OTHER_FILES]
+IDS = ["text", "archive", *FOLDERS, *CSV_FILES, *PARQUET_TABLES, *NPZ_FILES]
 
 
 @pytest.mark.parametrize(("name", "files", "message"), REFUSED, ids=IDS)
@@ -646,18 +606,14 @@ def test_odd_metadata_is_ignored(tmp_path):
 # names and paths
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
+def test_an_unknown_name_gets_suggestions(data_dir):
+    for name, hint in (
         ("CIFAR 10", "Did you mean cifar10 or cifar100?"),
-        ("fashion mnist", "Did you mean fashion_mnist?"),
         ("xyzzy", "dataset by name (digits, mnist, fashion_mnist, cifar10, cifar100) nor"),
         ("~nosuchuser/photos", "is neither a dataset by name"),
         ("hf:nothing", "is neither a dataset by name"),
-    ],
-)
-def test_an_unknown_name_gets_suggestions(name, hint, data_dir):
-    not_found(name, data_dir, re.escape(hint))
+    ):
+        not_found(name, data_dir, re.escape(hint))
 
 
 SPELLINGS = {"MNIST": "mnist", "fashion-mnist": "fashion_mnist", "CIFAR-10": "cifar10"}
@@ -682,15 +638,15 @@ def test_a_name_is_read_from_the_files_of_torchvision(tmp_path):
     check_shades(dataset)
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("digits", {"seed": -1}, "seed must lie between 0 and 2\\*\\*31 - 1, got -1"),
-        ("mine", {"size": 0}, "size must lie between 1 and 4096 pixels, got 0"),
-        ("cifar10", {"size": 64}, "size is for your own data; cifar10 is used as it is publ"),
-        ("mnist", {"group": "a"}, "group is for your own data; mnist is used as it is publ"),
-    ],
-)
+OPTIONS = [
+    ("mine", {"size": 0}, "size must lie between 1 and 4096 pixels, got 0"),
+    ("cifar10", {"size": 64}, "size is for your own data; cifar10 is used as it is publ"),
+    ("mnist", {"group": "a"}, "group is for your own data; mnist is used as it is publ"),
+    ("digits", {"skip_broken": True}, "for your own images only: get digits again"),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "message"), OPTIONS)
 def test_invalid_options_are_refused(name, options, message, data_dir):
     with pytest.raises(ValueError, match=message):
         data.load(name, data_dir, **options)

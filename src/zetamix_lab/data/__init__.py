@@ -11,7 +11,7 @@ try:
     from zetamix_lab.data.load_dataset import check as check
     from zetamix_lab.data.load_dataset import load as load
     from zetamix_lab.data.load_dataset import load_cached as load_cached
-    from zetamix_lab.data.quality import Report as Report
+    from zetamix_lab.data.source import Report as Report
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         f"zetamix_lab.data needs {error.name}. Install it with: pip install 'zetamix[lab]'",

@@ -11,7 +11,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,16 +23,13 @@ from filelock import FileLock, Timeout
 
 from zetamix_lab.atomic_io import hash_json, naming, new_folder, read_json, write_json
 from zetamix_lab.data.dataset import Dataset, Split, fingerprint
-from zetamix_lab.data.errors import DataError
-from zetamix_lab.data.quality import Scan, find_doubts
-from zetamix_lab.data.source import Progress, Source
+from zetamix_lab.data.errors import DataError, raise_problems
+from zetamix_lab.data.source import Progress, Scan, Source, find_doubts
 from zetamix_lab.text import plural, reason
 
 META = "meta.json"
 # increment it if the format below or the output of any reader changes
 FORMAT = 5
-# reading stops after this many broken images
-MAX_BROKEN = 20
 
 
 def prepared_folder(
@@ -67,8 +64,6 @@ class Request:
         """Memory-map the prepared data; None if it is missing or damaged."""
         try:
             meta = read_json(self.folder / META)
-            if meta["format"] != FORMAT:
-                return None
             splits = {name: _map_split(self.folder, meta, name) for name in meta["splits"]}
             return Dataset(
                 name=meta["name"],
@@ -92,9 +87,6 @@ class Request:
         with _lock(self.folder, progress):
             if force or self.open() is None:
                 source = self.source(progress)
-                # left by a killed process, because this process holds the lock
-                for left in self.folder.parent.glob(f".{self.folder.name}.*.part"):
-                    shutil.rmtree(left, ignore_errors=True)
                 with new_folder(self.folder) as part:
                     _fill(part, source, progress, skip_broken)
                     # the old data is damaged or must be replaced
@@ -112,35 +104,17 @@ class Request:
 
 
 def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: bool) -> None:
-    scan = Scan(source, "decoding", progress)
-
-    def samples(split: str) -> Iterator[memoryview]:
-        for block in scan.blocks(split):
-            if len(scan.unreadable) >= MAX_BROKEN and not skip_broken:
-                return
-            yield np.ascontiguousarray(block.samples).data
-
-    hashes = {split: [_write(folder / f"{split}.samples", samples(split))] for split in source.rows}
+    scan, hashes = Scan(source, "decoding", progress), {}
+    for split in source.rows:
+        samples = (block.samples.data for block in scan.blocks(split))
+        hashes[split] = [_write(folder / f"{split}.samples", samples)]
     if scan.unreadable:
-        if not skip_broken:
-            more = " or more" if len(scan.unreadable) >= MAX_BROKEN else ""
-            raise DataError(
-                f"{plural(len(scan.unreadable), 'image')}{more} of {source.name} cannot be read, "
-                "so nothing was prepared. Replace or remove these files, or add --skip-broken to "
-                "the command (skip_broken=True to zetamix_lab.data.load) to skip them:\n  "
-                + "\n  ".join(scan.unreadable)
-            )
-        source = _without_broken(source, scan)
+        source = _without_broken(source, scan, skip_broken)
     for split, rows in source.rows.items():
         labels = source.labels[rows].astype("<i8").tobytes()
         hashes[split].append(_write(folder / f"{split}.labels", [labels]))
-        if source.names is not None:
-            names = [source.names[row].replace("\n", "\\n") + "\n" for row in rows.tolist()]
-            text = "".join(names).encode("utf-8", "surrogateescape")
-            _write(folder / f"{split}.names", [text])
     doubts = find_doubts(source, scan.duplicates())
     meta = {
-        "format": FORMAT,
         "name": source.name,
         "classes": list(source.classes),
         "shape": list(source.shape),
@@ -155,18 +129,27 @@ def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: 
     write_json(folder / META, meta)
 
 
-def _without_broken(source: Source, scan: Scan) -> Source:
+def _without_broken(source: Source, scan: Scan, skip_broken: bool) -> Source:
     """The source with the images that could be read, and a note about the others."""
-    kept = source.keep(np.array(sorted(scan.keys), np.int64))
+    if not skip_broken:
+        title = (
+            f"{plural(len(scan.unreadable), 'image')} of {source.name} cannot be read, so nothing "
+            "was prepared. Replace or remove these files, or add --skip-broken to the command "
+            "(skip_broken=True to zetamix_lab.data.load) to skip them; zetamix check lists all:"
+        )
+        raise_problems(scan.unreadable, title)
+    note = f"{plural(len(scan.unreadable), 'unreadable image')} skipped: {scan.unreadable[0]}"
+    if len(scan.unreadable) > 1:
+        note += f" and {len(scan.unreadable) - 1:,} more (listed by zetamix check)"
+    splits = np.full_like(source.splits, "")
+    splits[list(scan.keys)] = source.splits[list(scan.keys)]
+    kept = replace(source, splits=splits, notes=(*source.notes, note))
     counts = kept.counts().get("train", [0] * len(source.classes))
     gone = [name for name, count in zip(source.classes, counts, strict=True) if not count]
     gone += [split for split in source.rows if split not in kept.rows]
     if gone:
         raise DataError(f"{source.name}: no image of {gone[0]} can be read. Replace these files.")
-    note = f"{plural(len(scan.unreadable), 'unreadable image')} skipped: {scan.unreadable[0]}"
-    if len(scan.unreadable) > 1:
-        note += f" and {len(scan.unreadable) - 1:,} more (listed by zetamix check)"
-    return replace(kept, notes=(*source.notes, note))
+    return kept
 
 
 def _write(path: Path, chunks: Iterable[bytes | memoryview]) -> str:
@@ -182,14 +165,13 @@ def _write(path: Path, chunks: Iterable[bytes | memoryview]) -> str:
 
 
 def _map_split(folder: Path, meta: Mapping[str, Any], split: str) -> Split:
-    count, names = meta["splits"][split], folder / f"{split}.names"
+    count = meta["splits"][split]
     matrix = [len(meta["classes"])] if meta["multi_label"] else []
     labels = _map(folder / f"{split}.labels", [count, *matrix], torch.int64)
     return Split(
         _map(folder / f"{split}.samples", [count, *meta["shape"]], getattr(torch, meta["dtype"])),
         labels.float() if matrix else labels,
         num_classes=len(meta["classes"]),
-        names_file=names if names.exists() else None,
     )
 
 

@@ -4,15 +4,14 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from zetamix_lab.atomic_io import hash_json
 from zetamix_lab.data.errors import DataError, check_distinct
-from zetamix_lab.data.source import SPLITS, digest
-from zetamix_lab.data.splits import count_labels, first_duplicates, strata, stratified
+from zetamix_lab.data.source import SPLITS, count_labels, digest
+from zetamix_lab.data.splits import first_duplicates, strata, stratified
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -24,7 +23,7 @@ class Split:
     >>> split = Split(torch.rand(6, 2), torch.tensor([0, 0, 0, 0, 1, 1]), num_classes=2)
     >>> split.counts()
     tensor([4, 2])
-    >>> split.subset(3, seed=0).labels
+    >>> split.subset(3).labels
     tensor([0, 0, 1])
     """
 
@@ -35,8 +34,6 @@ class Split:
     num_classes: int
     rows: Tensor | None = None
     """[n], int64, ascending: the rows of `pool` in this split; None means all."""
-    names_file: Path | None = None
-    """A text file with one line for each row of `pool`: the image file it was read from."""
 
     @cached_property
     def samples(self) -> Tensor:
@@ -64,21 +61,14 @@ class Split:
         """[classes], int64: the number of samples of each class, or with each label."""
         return count_labels(self.labels, self.num_classes)
 
-    def names(self) -> list[str] | None:
-        """The file of every sample, if samples were files."""
-        if self.names_file is None:
-            return None
-        lines = self.names_file.read_bytes().decode("utf-8", "surrogateescape").split("\n")
-        return lines[:-1] if self.rows is None else [lines[row] for row in self.rows.tolist()]
-
-    def subset(self, size: int | float, seed: int = 0) -> "Split":
-        """A stratified subset: `size` samples, or that fraction of them.
+    def subset(self, size: int | float) -> "Split":
+        """A stratified subset: `size` samples, or that fraction of them; always the same ones.
 
         A fraction is a float up to 1.0; a number of samples is an int.
         """
         kinds = strata(self.labels)
         count = _subset_size(size, len(self), len(torch.unique(kinds)))
-        chosen, _ = stratified(kinds, count, torch.Generator().manual_seed(seed))
+        chosen, _ = stratified(kinds, count, torch.Generator().manual_seed(0))
         return self.keep(chosen)
 
     def keep(self, rows: Tensor) -> "Split":
@@ -131,34 +121,31 @@ class Dataset:
         """The dataset with a stratified subset of `train`; None keeps all of it."""
         return self if size is None else replace(self, train=self.train.subset(size))
 
-    def holdout(self, fraction: float = 0.1, seed: int = 0) -> "Dataset":
-        """The same dataset with a stratified `val` taken from `train`.
+    def holdout(self, fraction: float) -> "Dataset":
+        """The same dataset with a stratified `val` taken from `train`; duplicates stay together.
 
-        For selecting hyperparameters without using `test`. Every sample is read once, to keep
-        duplicates in one split. Samples are not copied until they are used.
+        For selecting hyperparameters without using `test`. Samples are not copied until they are
+        used.
         """
         if self.val is not None:
             raise DataError(f"{self.name} already has a validation split of {len(self.val):,}.")
-        if not 0 < fraction < 1:
-            raise ValueError(f"fraction must lie between 0 and 1, got {fraction}.")
-        labels = strata(self.train.labels)
+        kinds = strata(self.train.labels)
         # in blocks: the rows of a subset may not fit into memory
         every = torch.arange(len(self.train))
         blocks = (self.train.take(every[k : k + 1024]) for k in range(0, len(every), 1024))
-        keys = [digest(sample.numpy()) for block in blocks for sample in block]
-        first = first_duplicates(keys, labels, 2)
+        first = first_duplicates([digest(x.numpy()) for block in blocks for x in block], kinds, 2)
         leaders = torch.unique(first)
-        count = _subset_size(float(fraction), len(leaders), self.num_classes)
-        generator = torch.Generator().manual_seed(seed)
-        drawn, _ = stratified(labels[leaders], count, generator, keep=1)
+        count = _subset_size(fraction, len(leaders), self.num_classes)
+        generator = torch.Generator().manual_seed(0)
+        drawn, _ = stratified(kinds[leaders], count, generator, keep=1)
         is_val = torch.isin(first, leaders[drawn])
-        note = f"val: {int(is_val.sum()):,} samples held out of train, stratified (seed {seed})"
+        note = f"val: {int(is_val.sum()):,} samples held out of train, stratified (seed 0)"
         return replace(
             self,
             train=self.train.keep((~is_val).nonzero().squeeze(1)),
             val=self.train.keep(is_val.nonzero().squeeze(1)),
             notes=(*self.notes, note),
-            fingerprint=hash_json([self.fingerprint, "holdout", fraction, seed])[:16],
+            fingerprint=hash_json([self.fingerprint, "holdout", fraction, 0])[:16],
         )
 
 
@@ -180,9 +167,8 @@ def from_tensors(
     if "train" not in splits or not set(splits) <= set(SPLITS):
         raise ValueError(f"splits must be train and optionally val and test, got {sorted(splits)}.")
     if classes is None:
-        matrix = splits["train"][1].ndim == 2
-        highest = max(int(labels.max()) for _, labels in splits.values())
-        count = splits["train"][1].shape[1] if matrix else highest + 1
+        labels = torch.cat([labels for _, labels in splits.values()])
+        count = labels.shape[1] if labels.ndim == 2 else int(labels.max()) + 1
         classes = [str(index) for index in range(count)]
     check_distinct(classes, name)
     made, hashes = {}, {}

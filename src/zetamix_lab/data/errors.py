@@ -20,8 +20,10 @@ OnProblem: TypeAlias = Callable[[Sequence[str]], None]
 """Called with problems: `raise_problems` stops there, `check` collects them and continues."""
 
 
-def raise_problems(problems: Sequence[str]) -> None:
+def raise_problems(problems: Sequence[str], title: str = "") -> None:
     """Raise one error for all problems, if there are any; it lists the first of them.
+
+    title: a sentence about them; one problem needs none.
 
     >>> raise_problems([])
     >>> raise_problems(["a.csv, row 2: no label.", "a.csv, row 5: no label."])
@@ -30,13 +32,13 @@ def raise_problems(problems: Sequence[str]) -> None:
       a.csv, row 2: no label.
       a.csv, row 5: no label.
     """
-    if len(problems) == 1:
+    if len(problems) == 1 and not title:
         raise DataError(problems[0])
     if problems:
         lines = list(problems[:MAX_LISTED])
         if len(problems) > MAX_LISTED:
             lines.append(f"and {len(problems) - MAX_LISTED:,} more")
-        raise DataError("\n  ".join([f"{len(problems):,} problems:", *lines]))
+        raise DataError("\n  ".join([title or f"{len(problems):,} problems:", *lines]))
 
 
 def check_distinct(classes: Sequence[str], origin: str) -> None:

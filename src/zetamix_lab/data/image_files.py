@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from statistics import median_low
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from zetamix_lab.data.errors import DataError, OnProblem
-from zetamix_lab.data.source import BLOCK_BYTES, Array, Block, Rows, digest
-from zetamix_lab.text import plural, reason
+from zetamix_lab.data.errors import DataError
+from zetamix_lab.data.source import BLOCK_BYTES, Array, Block, Rows
+from zetamix_lab.text import reason
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 
@@ -76,14 +76,6 @@ class Fit:
 
 
 NATIVE = Fit(None)
-
-
-class Header(NamedTuple):
-    """Size and colour of an image, read without decoding it."""
-
-    width: int
-    height: int
-    grey: bool
 
 
 def is_image(path: Path) -> bool:
@@ -154,8 +146,8 @@ def read_image(path: str | Path, shape: tuple[int, ...]) -> Tensor:
         raise DataError(f"{path}: {explain(error)}.") from error
 
 
-def try_header(file: Path | bytes) -> Header | None:
-    """The header of an image; None for a file that cannot be read."""
+def read_shape(file: Path | bytes) -> tuple[int, int, int] | None:
+    """(channels, height, width) of an image, without decoding it; None if it cannot be read."""
     try:
         with _open(file) as image:
             sideways = _orientation(image) in SIDEWAYS
@@ -164,27 +156,26 @@ def try_header(file: Path | bytes) -> Header | None:
                 image.load()
                 sideways = False
             width, height = reversed(image.size) if sideways else image.size
-            return Header(width, height, image.mode in ("1", "L") or image.mode.startswith("I"))
+            grey = image.mode in ("1", "L") or image.mode.startswith("I")
+            return 1 if grey else 3, height, width
     except Exception:  # decoders raise errors of any type for broken files
         return None
 
 
 def choose_fit(
-    scanned: Sequence[Header | None], size: int | None, origin: Path, on_problem: OnProblem
+    found: Sequence[tuple[int, int, int] | None], size: int | None
 ) -> tuple[tuple[int, ...], Fit]:
-    """The shape of one sample, and how images with these headers are brought to it."""
-    # files without a header are reported when they are decoded
-    headers = [header for header in scanned if header is not None]
-    if not headers:
-        on_problem([f"{origin}: none of {plural(len(scanned), 'image')} can be read."])
-    channels = 1 if headers and all(header.grey for header in headers) else 3
-    sides = {(header.height, header.width) for header in headers}
+    """The shape of one sample, and how images of these shapes are brought to it."""
+    # files that cannot be read are reported when they are decoded
+    shapes = list(filter(None, found))
+    channels = max((shape[0] for shape in shapes), default=3)
+    sides = {shape[1:] for shape in shapes}
     largest = max(map(max, sides), default=DEFAULT_SIZE)
     if size is None and len(sides) == 1 and largest <= NATIVE_SIDE:
         return (channels, *sides.pop()), NATIVE
     side, why = size or DEFAULT_SIZE, ""
     if size is None and largest <= SMALL_SIDE:
-        side = -(-median_low(min(header.width, header.height) for header in headers) // 8) * 8
+        side = -(-median_low(min(shape[1:]) for shape in shapes) // 8) * 8
         why = (
             f"images differ in size and none has a side over {SMALL_SIDE} pixels: resized to "
             f"{side} × {side}, the median of their shorter sides rounded up to a multiple of 8"
@@ -193,26 +184,26 @@ def choose_fit(
 
 
 def read_images(
-    images: Sequence[Path | bytes], where: Callable[[int], str], shape: tuple[int, ...], fit: Fit
+    images: Sequence[Path | bytes], shape: tuple[int, ...], fit: Fit, places: Sequence[str] = ()
 ) -> Callable[[Rows], Iterator[Block]]:
-    """Reads rows of images, from their files or contents; `where` names a row in messages."""
+    """Reads rows of images, from their files, or from contents, which messages call by `places`."""
 
-    def attempt(row: int) -> tuple[Array, bytes] | str:
+    def attempt(row: int) -> Array | str:
+        image = images[row]
         try:
-            pixels = decode(images[row], fit, shape)
+            return decode(image, fit, shape)
         except Exception as error:  # decoders raise errors of any type for broken files
-            return f"{where(row)}: {explain(error)}"
-        return pixels, digest(pixels)
+            return f"{image if isinstance(image, Path) else places[row]}: {explain(error)}"
 
     def read(rows: Rows) -> Iterator[Block]:
         step = max(1, min(64, BLOCK_BYTES // int(np.prod(shape))))
         decoded = map_parallel(attempt, rows.tolist(), AHEAD * step)
         for first in range(0, len(rows), step):
-            results = list(islice(decoded, step))
-            good = [image for image in results if not isinstance(image, str)]
-            broken = {first + k: why for k, why in enumerate(results) if isinstance(why, str)}
-            samples = np.array([pixels for pixels, _ in good], np.uint8).reshape(-1, *shape)
-            yield Block(first, samples, broken, [key for _, key in good])
+            found = list(islice(decoded, step))
+            good = [k for k, pixels in enumerate(found) if not isinstance(pixels, str)]
+            samples = np.array([found[k] for k in good], np.uint8).reshape(-1, *shape)
+            broken = [why for why in found if isinstance(why, str)]
+            yield Block(rows[first : first + step][good], samples, broken)
 
     return read
 

@@ -1,21 +1,34 @@
 """Load and check a dataset by name or path; references that other processes can open."""
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
+
+import numpy as np
 
 from zetamix_lab.data.cache import Request as Request
 from zetamix_lab.data.cache import prepared_folder
 from zetamix_lab.data.dataset import Dataset
 from zetamix_lab.data.errors import DataError, DatasetNotFoundError, OnProblem, raise_problems
-from zetamix_lab.data.groups import Group
-from zetamix_lab.data.quality import Report, check_source
-from zetamix_lab.data.readers.named import TORCHVISION, digits_source, torchvision_source
-from zetamix_lab.data.source import Progress, resolve_data_dir
-from zetamix_lab.text import did_you_mean, printable
+from zetamix_lab.data.source import (
+    Progress,
+    Report,
+    Source,
+    array_source,
+    check_source,
+    resolve_data_dir,
+)
+from zetamix_lab.data.splits import Group, complete_splits
+from zetamix_lab.text import did_you_mean, printable, reason
 
+TORCHVISION = {
+    "mnist": "MNIST",
+    "fashion_mnist": "FashionMNIST",
+    "cifar10": "CIFAR10",
+    "cifar100": "CIFAR100",
+}
 # prefix of a Hugging Face dataset that was saved to disk: hf:PATH
 SAVED = "hf:"
 # the names that are no paths
@@ -27,7 +40,6 @@ DataName: TypeAlias = str | os.PathLike[str]
 def load(
     name: DataName,
     data_dir: DataDir = None,
-    seed: int = 0,
     size: int | None = None,
     group: Group = None,
     *,
@@ -41,7 +53,6 @@ def load(
         file, a Hugging Face dataset on disk (also as `hf:PATH`).
     data_dir: folder of torchvision's files and of prepared data; default $ZETAMIX_DATA or
         ~/.cache/zetamix.
-    seed: seed of splits that have to be created.
     size: side in pixels to resize a user's image files to. Without it, images of one size up to 256
         pixels are not resized; images of different sizes with no side over 64 get the median of
         their shorter sides, rounded up to a multiple of 8; all others get 224. Each size is
@@ -59,7 +70,7 @@ def load(
     >>> load("digits").train.samples.shape
     torch.Size([1257, 1, 8, 8])
     """
-    request = resolve(name, data_dir, seed, size, group)
+    request = resolve(name, data_dir, size, group)
     if skip_broken and not request.own:
         raise ValueError(f"skip_broken is for your own images only: get {name} again.")
     return request.open() or request.prepare(progress, skip_broken=skip_broken)
@@ -68,7 +79,6 @@ def load(
 def check(
     name: DataName,
     data_dir: DataDir = None,
-    seed: int = 0,
     size: int | None = None,
     group: Group = None,
     *,
@@ -85,21 +95,19 @@ def check(
     """
     problems: list[str] = []
     try:
-        source = resolve(name, data_dir, seed, size, group, problems.extend).source(progress)
-        report = check_source(source, progress)
+        source = resolve(name, data_dir, size, group, problems.extend).source(progress)
+        return check_source(source, progress, problems)
     except DataError as error:
         if problems:
             raise_problems([*problems, str(error)])
         raise
-    return replace(report, problems=(*problems, *report.problems))
 
 
 def resolve(
     name: DataName,
     data_dir: DataDir,
-    seed: int,
     size: int | None,
-    group: Group = None,
+    group: Group,
     on_problem: OnProblem = raise_problems,
 ) -> Request:
     """Find a dataset without reading any image; `on_problem` is called with its problems.
@@ -107,8 +115,6 @@ def resolve(
     Sizes and times of a user's files determine the folder of their prepared form.
     """
     folder = resolve_data_dir(data_dir)
-    if not 0 <= seed < 2**31:
-        raise ValueError(f"seed must lie between 0 and 2**31 - 1, got {seed}.")
     if size is not None and not 1 <= size <= 4096:
         raise ValueError(f"size must lie between 1 and 4096 pixels, got {size}.")
     path = find(name)
@@ -116,14 +122,12 @@ def resolve(
         if size is not None or group is not None:
             option = "size" if group is None else "group"
             raise ValueError(f"{option} is for your own data; {path} is used as it is published.")
-        settings: dict[str, object] = {"seed": seed} if path == "digits" else {}
+        if path == "digits":
+            # created splits were once drawn with other seeds too
+            return Request(prepared_folder(folder, path, {"seed": 0}), lambda _: digits_source())
         return Request(
-            prepared_folder(folder, path, settings),
-            lambda progress: (
-                digits_source(seed)
-                if path == "digits"
-                else torchvision_source(path, folder / path, folder)
-            ),
+            prepared_folder(folder, path, {}),
+            lambda _: torchvision_source(path, folder / path, folder),
         )
     # imported here because pandas takes 0.6 s, and names need none of it
     from zetamix_lab.data.readers.formats import open_table
@@ -132,12 +136,10 @@ def resolve(
     files, read = open_table(path, group if isinstance(group, str) else None, on_problem)
     title = printable(path.name if path.is_dir() else path.stem)
     known = None if group is None else str(group)
-    settings = {"path": str(path), "size": size, "seed": seed, "group": known}
+    settings = {"path": str(path), "size": size, "seed": 0, "group": known}
     return Request(
         prepared_folder(folder, title, settings, files),
-        lambda progress: to_source(
-            read(), seed=seed, size=size, group=group, on_problem=on_problem
-        ),
+        lambda _: to_source(read(), size, group, on_problem),
         own=True,
     )
 
@@ -165,6 +167,46 @@ def find(name: DataName) -> str | Path:
     )
 
 
+def digits_source() -> Source:
+    """scikit-learn's 1,797 handwritten digits of 8 × 8 pixels, grey levels 0-16 scaled to 0-255."""
+    # imported here because it takes 0.9 s, and only the first load needs it
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    samples = np.rint(bunch.images * (255 / 16)).astype(np.uint8)[:, None]
+    origin = "handwritten digits of scikit-learn (UCI, optical recognition, 8 × 8)"
+    source = array_source("digits", "0123456789", {"train": (samples, bunch.target)}, origin)
+    return complete_splits(source, origin="digits")
+
+
+def torchvision_source(name: str, *roots: Path) -> Source:
+    """The official splits of `name`, whose files are in one of these folders."""
+    # imported here because it takes 1 s, and prepared data needs none of it
+    import torchvision.datasets
+
+    kind, why = getattr(torchvision.datasets, TORCHVISION[name]), ""
+    for root in roots:
+        try:
+            # verifies its checksums first
+            parts = {"train": kind(root, train=True), "test": kind(root, train=False)}
+        except (RuntimeError, OSError, ValueError) as error:
+            why = reason(error)
+            continue
+        # torchvision calls the digits "0 - zero" and so on
+        classes = [label.split(" - ")[0] for label in parts["train"].classes]
+        arrays = {}
+        for split, part in parts.items():
+            images = np.asarray(part.data)
+            # [n, c, h, w] of [n, h, w] or [n, h, w, c]
+            images = np.moveaxis(images, 3, 1) if images.ndim == 4 else images[:, None]
+            arrays[split] = (images, np.asarray(part.targets))
+        return array_source(name, classes, arrays, f"torchvision's files in {root}")
+    raise DatasetNotFoundError(
+        f'{name} is not in {roots[0]} ({why}). Download it with: python -c "from '
+        f"torchvision.datasets import {TORCHVISION[name]} as c; c('{roots[0]}', download=True)\""
+    )
+
+
 @dataclass(frozen=True)
 class DatasetRef:
     """A dataset by name or path, which becomes absolute, and the part of it to train on.
@@ -173,7 +215,6 @@ class DatasetRef:
     """
 
     name: DataName
-    data_dir: DataDir = None
     train_size: int | float | None = None
     size: int | None = None
     """Side of the images in pixels, for a user's own images."""
@@ -183,12 +224,10 @@ class DatasetRef:
     def __post_init__(self) -> None:
         # workers may have another current folder
         object.__setattr__(self, "name", str(find(self.name)))
-        if self.data_dir is not None:
-            object.__setattr__(self, "data_dir", str(Path(self.data_dir).absolute()))
 
     def load(self, progress: Progress | None = None, *, skip_broken: bool = False) -> Dataset:
         """The dataset; `progress` and `skip_broken` are those of `zetamix_lab.data.load`."""
-        options = self.name, self.data_dir, 0, self.size, self.group
+        options = self.name, None, self.size, self.group
         dataset = load(*options, progress=progress, skip_broken=skip_broken)
         return dataset.with_train_size(self.train_size)
 

@@ -3,6 +3,7 @@
 Readers make a `SampleTable` of a folder, a CSV, Parquet or `.npz` file; `to_source` does the rest.
 """
 
+import os
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +15,16 @@ import numpy as np
 import pandas as pd
 
 from zetamix_lab.data.errors import DataError, OnProblem, check_distinct
-from zetamix_lab.data.groups import Group, find_groups, suggest_column, suggest_pattern
-from zetamix_lab.data.image_files import choose_fit, map_parallel, read_images, try_header
+from zetamix_lab.data.image_files import choose_fit, map_parallel, read_images, read_shape
 from zetamix_lab.data.source import Array, Source, digest, read_arrays
-from zetamix_lab.data.splits import complete_splits, content_keys
+from zetamix_lab.data.splits import (
+    Group,
+    complete_splits,
+    content_keys,
+    find_groups,
+    suggest_column,
+    suggest_pattern,
+)
 from zetamix_lab.text import plural, printable
 
 SPLIT_NAMES = {
@@ -45,7 +52,7 @@ class SampleTable:
     """A description of the format."""
     frame: pd.DataFrame
     """Columns `split`, `label` (a class, its number, or a list of them) and `place` (for messages);
-    optionally `name` and `group`."""
+    optionally `group`, and the `name` of an image that is no file."""
     images: Sequence[Path | bytes] = ()
     """The file of every image, or its content."""
     arrays: Sequence[Array] = ()
@@ -60,14 +67,14 @@ class SampleTable:
         return [image for image in self.images if isinstance(image, Path)]
 
 
-def to_source(
-    table: SampleTable, *, seed: int, size: int | None, group: Group, on_problem: OnProblem
-) -> Source:
+def to_source(table: SampleTable, size: int | None, group: Group, on_problem: OnProblem) -> Source:
     """Number the classes, choose one size for all images, and create missing splits."""
     names, groups = (
         table.frame[column].tolist() if column in table.frame else None
         for column in ("name", "group")
     )
+    folder = table.path if table.path.is_dir() else table.path.parent
+    names = [os.path.relpath(file, folder) for file in table.files] or names
     if isinstance(group, re.Pattern):
         groups = find_groups(names or [], group, str(table.path))
     named = table.frame["split"].astype(str).str.lower().map(SPLIT_NAMES).fillna("")
@@ -79,14 +86,9 @@ def to_source(
         shape, dtype = table.arrays[0].shape[1:], str(table.arrays[0].dtype)
         how, read = "not resized", read_arrays(table.arrays)
     else:
-
-        def where(row: int) -> str:
-            image = table.images[row]
-            return str(image if isinstance(image, Path) else table.frame["place"].iat[row])
-
-        headers = list(map_parallel(try_header, table.images, 1024))
-        shape, fit = choose_fit(headers, size, table.path, on_problem)
-        dtype, how, read = "uint8", fit.describe(), read_images(table.images, where, shape, fit)
+        shape, fit = choose_fit([*map_parallel(read_shape, table.images, 1024)], size)
+        dtype, how = "uint8", fit.describe()
+        read = read_images(table.images, shape, fit, table.frame["place"].tolist())
         notes += filter(None, [fit.why])
     if group is None:
         notes += suggest_pattern(names or (), len(classes))
@@ -107,9 +109,7 @@ def to_source(
     def keys() -> list[Hashable]:
         return list(map(digest, chain(*table.arrays))) or content_keys(table.images)
 
-    return complete_splits(
-        source, seed=seed, origin=str(table.path), keys=keys, on_problem=on_problem
-    )
+    return complete_splits(source, origin=str(table.path), keys=keys, on_problem=on_problem)
 
 
 def number_labels(
@@ -123,17 +123,17 @@ def number_labels(
     known = "" if classes is None else f" from 0 to {len(classes) - 1}"
     found, problems = list[list[str]](), list[str]()
     for row, items in enumerate(rows):
-        names = [_class_of(item, classes) for item in items]
-        if not all(names) or not splits[row]:
-            why = f"split {table.frame['split'].iat[row]!r}; expected train, val or test"
-            if not all(names):
-                why = (
-                    f"label is {str(items[names.index('')])[:40]!r}; expected the name or number "
-                    f"of a class{known} (leave out samples without a label)"
-                )
-            problems.append(f"{table.frame['place'].iat[row]}: {why}.")
-            names, splits[row] = [], ""
-        found.append(names)
+        names, place = [_class_of(item, classes) for item in items], table.frame["place"].iat[row]
+        if not splits[row]:
+            split = table.frame["split"].iat[row]
+            problems.append(f"{place}: split {split!r}; expected train, val or test.")
+        if not all(names):
+            problems.append(
+                f"{place}: label is {str(items[names.index('')])[:40]!r}; expected the name or "
+                f"number of a class{known} (leave out samples without a label)."
+            )
+            splits[row] = ""
+        found.append(names if splits[row] else [])
     trained = {name for row in np.flatnonzero(splits == "train") for name in found[row]}
     if classes is None:
         classes = tuple(sorted(trained, key=lambda name: natural_order(printable(name))))

@@ -1,4 +1,4 @@
-"""Stratified splits: every class keeps its share, and the same seed gives the same split.
+"""Stratified splits: every class keeps its share, patients and duplicates stay together.
 
 The procedure is inferred from the paper's numbers for its seven skin datasets without official
 splits: 30 % of all samples (rounded up) are taken from the training split; a third of them (rounded
@@ -7,20 +7,24 @@ PH2 and MED-NODE the test counts of each class, which follow from the printed me
 """
 
 import os
+import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
+import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from zetamix_lab.data.errors import OnProblem, raise_problems
-from zetamix_lab.data.groups import draw_groups, merge_groups
-from zetamix_lab.data.source import Source, digest
+from zetamix_lab.data.errors import DataError, OnProblem, raise_problems
+from zetamix_lab.data.source import Source, count_labels, digest
 from zetamix_lab.text import plural
+
+Group: TypeAlias = str | re.Pattern[str] | None
+"""The patient or lesion of a sample: a column of its table, or a match in the path of its file."""
 
 # train : val : test of splits that are created here
 SHARES = {"train": 7, "val": 1, "test": 2}
@@ -40,13 +44,6 @@ def strata(labels: Tensor) -> Tensor:
     positive, counts = labels > 0, (labels > 0).sum(0)
     rarity = torch.where(positive, counts, len(labels) + 1)
     return torch.where(positive.any(1), rarity.argmin(1), labels.shape[1])
-
-
-def count_labels(labels: Tensor, classes: int) -> Tensor:
-    """[classes], int64: samples of each class; of a 0/1 matrix, those with each label."""
-    if labels.ndim == 2:
-        return (labels > 0).sum(0)
-    return torch.bincount(labels, minlength=classes)
 
 
 def stratified(
@@ -109,7 +106,6 @@ def classes_in_turn(labels: Tensor, count: int) -> Tensor:
 def complete_splits(
     source: Source,
     *,
-    seed: int,
     origin: str,
     keys: Callable[[], Sequence[Hashable]] | None = None,
     on_problem: OnProblem = raise_problems,
@@ -133,35 +129,36 @@ def complete_splits(
     labels = torch.from_numpy(source.labels[train])
     kinds = strata(labels)
     ratio = ":".join(str(SHARES[name]) for name in ("train", *missing))
-    if source.groups is None:
-        first = first_duplicates(same, kinds, 1 + len(missing))
-        leaders = torch.unique(first)
-        counts = count_labels(labels[leaders], len(source.classes)).tolist()
-        on_problem(_too_few(source, counts, "image", missing, origin))
+    groups = None if source.groups is None else [source.groups[row] for row in train.tolist()]
+    if groups is None:
+        members = first_duplicates(same, kinds, 1 + len(missing))
+    else:
+        members = merge_groups(groups, same)
+    problems = _too_few(source, labels, members, missing, origin)
+    on_problem(problems)
+    if groups is None:
+        leaders = torch.unique(members)
         drawn = {
-            name: torch.isin(first, leaders[chosen]).nonzero().squeeze(1)
-            for name, chosen in _draw(kinds[leaders], missing, seed).items()
+            name: torch.isin(members, leaders[chosen]).nonzero().squeeze(1)
+            for name, chosen in _draw(kinds[leaders], missing).items()
         }
         together = ", duplicates kept in one split" if len(leaders) < len(labels) else ""
+    elif problems:
+        return source
     else:
-        groups = [source.groups[row] for row in train.tolist()]
-        merged = merge_groups(groups, same)
-        if problems := _too_few_groups(source, labels, merged, missing, origin):
-            on_problem(problems)
-            return source
-        drawn = draw_groups(kinds, merged, {s: SHARES[s] for s in (*missing, "train")}, seed)
+        drawn = draw_groups(kinds, members, {s: SHARES[s] for s in (*missing, "train")})
         together = f", {plural(len(set(groups)), 'group')} each in one split"
     splits = source.splits.copy()
     for split, chosen in drawn.items():
         splits[train[chosen.numpy()]] = split
     note = f"No {'/'.join(missing)} split found: created a stratified {ratio} split"
-    note += f" (seed {seed}{together})"
+    note += f" (seed 0{together})"
     return replace(source, splits=splits, notes=(*source.notes, note))
 
 
-def _draw(labels: Tensor, missing: Sequence[str], seed: int) -> dict[str, Tensor]:
+def _draw(labels: Tensor, missing: Sequence[str]) -> dict[str, Tensor]:
     """The rows of each missing split."""
-    share, generator = sum(SHARES[name] for name in missing), torch.Generator().manual_seed(seed)
+    share, generator = sum(SHARES[name] for name in missing), torch.Generator().manual_seed(0)
     count = -(-len(labels) * share // (SHARES["train"] + share))
     out, _ = stratified(labels, count, generator, least=len(missing), keep=1)
     if len(missing) == 1:
@@ -206,30 +203,121 @@ def content_keys(images: Sequence[Path | bytes]) -> list[Hashable]:
 
 
 def _too_few(
-    source: Source, counts: Sequence[int], noun: str, missing: Sequence[str], origin: str
+    source: Source, labels: Tensor, members: Tensor, missing: Sequence[str], origin: str
 ) -> list[str]:
-    """The classes that have too few images, or groups, to be in every split."""
-    least = 1 + len(missing)
+    """What has too few images, or groups, to be in every split: a class, or the whole.
+
+    members: the first duplicate of every row, or its group.
+    """
+    noun, created = "image" if source.groups is None else "group", " and ".join(missing)
+    found, count = len(torch.unique(members)), len(members)
+    shares, least = sum(SHARES[name] for name in ("train", *missing)), 1 + len(missing)
+    if noun == "group" and found < shares:
+        return [
+            f"{origin} has {plural(found, noun)} after merging groups that share duplicates. "
+            f"Creating {created} needs at least {shares}: split the data yourself into train, val "
+            "and test, or use smaller groups."
+        ]
+    rows, kinds = labels.nonzero().T if labels.ndim == 2 else (torch.arange(count), labels)
+    pairs = torch.unique(kinds * count + members[rows])
+    sizes = count_labels(pairs // count, len(source.classes)).tolist()
     return [
-        f"Class {name!r} of {origin} has {plural(count, noun)} to split. Creating "
-        f"{' and '.join(missing)} needs at least {least} of every class: add {noun}s, remove the "
-        "class, or split the data yourself into train, val and test."
-        for name, count in zip(source.classes, counts, strict=True)
-        if count < least
+        f"Class {name!r} of {origin} has {plural(size, noun)} to split. Creating {created} needs "
+        f"at least {least} of every class: add {noun}s, remove the class, or split the data "
+        "yourself into train, val and test."
+        for name, size in zip(source.classes, sizes, strict=True)
+        if size < least
     ]
 
 
-def _too_few_groups(
-    source: Source, labels: Tensor, groups: Tensor, missing: Sequence[str], origin: str
-) -> list[str]:
-    found = len(torch.unique(groups))
-    shares = SHARES["train"] + sum(SHARES[name] for name in missing)
-    if found < shares:
-        return [
-            f"{origin} has {plural(found, 'group')} after merging groups that share duplicates. "
-            f"Creating {' and '.join(missing)} needs at least {shares}: split the data yourself "
-            "into train, val and test, or use smaller groups."
-        ]
-    hot = labels if labels.ndim == 2 else F.one_hot(labels, len(source.classes))
-    counts = [len(torch.unique(groups[column > 0])) for column in hot.T]
-    return _too_few(source, counts, "group", missing, origin)
+# groups: samples of one patient or lesion, which must not be in more than one split
+
+
+def find_groups(names: Sequence[str], pattern: re.Pattern[str], origin: str) -> list[str]:
+    """The group of every file: the first capture group of the pattern, or the whole match.
+
+    >>> find_groups(["p01_1.png", "p02_1.png"], re.compile(r"(p[0-9]+)_"), "photos")
+    ['p01', 'p02']
+    """
+    if not names or not all(names):
+        raise DataError(
+            f"{origin} has no file names. Group its samples by a column, with --group, such as "
+            "--group patient (of an .npz file: the arrays train_patient, and so on)."
+        )
+    groups = [match and match[min(1, pattern.groups)] for match in map(pattern.search, names)]
+    unmatched = [name for name, group in zip(names, groups, strict=True) if not group]
+    if unmatched:
+        raise DataError(
+            f"{origin}: the group pattern {pattern.pattern!r} matches nothing in {unmatched[0]} "
+            f"({plural(len(unmatched), 'such file')}); expected a match in every path."
+        )
+    return list(map(str, groups))
+
+
+# names of columns, and beginnings of names in paths, that look like those of patients
+WORDS = "patient|subject|subj|lesion|person|participant|individual|donor|animal|specimen|case|pat"
+COLUMN = re.compile(rf"(.*_)?({WORDS}|pid)s?([_ ]?(id|no|nr|number|name|code))?", re.IGNORECASE)
+IN_PATH = re.compile(rf"(?:^|[/_ -])((?:{WORDS}|p)[_ -]?)[0-9]+", re.IGNORECASE)
+HINT = "{} may be of patients or lesions: --group {} keeps the samples of each in one split"
+
+
+def suggest_column(columns: Mapping[str, Sequence[Hashable]]) -> tuple[str, ...]:
+    """A note about a column that looks like the patient of a sample and repeats its values.
+
+    >>> suggest_column({"file": ["a", "b", "c"], "patient_id": [1, 1, 2]})
+    ('the column patient_id may be of patients or lesions: --group patient_id ...',)
+    """
+    for name, values in columns.items():
+        if COLUMN.fullmatch(name) and 1 < len(set(values)) < len(values):
+            return (HINT.format(f"the column {name}", name),)
+    return ()
+
+
+def suggest_pattern(names: Sequence[str], classes: int) -> tuple[str, ...]:
+    """The same about numbered names in the paths of files, if there are more than classes."""
+    found = [match for name in names if (match := IN_PATH.search(name))]
+    numbers = {match[0] for match in found}
+    if len(found) < 0.9 * len(names) or not classes < len(numbers) < len(found):
+        return ()
+    return (HINT.format(f"paths such as {found[0].string}", f"'({found[0][1]}[0-9]+)'"),)
+
+
+def merge_groups(groups: Sequence[str], keys: Sequence[Hashable]) -> Tensor:
+    """[n], int64: numbers of groups after those with a duplicate in common are merged.
+
+    >>> merge_groups(["a", "a", "b", "c"], [1, 2, 2, 3]).tolist()
+    [0, 0, 0, 1]
+    """
+    # imported here because it takes 0.3 s and only groups need it
+    from scipy.cluster.hierarchy import DisjointSet  # type: ignore[import-untyped]
+
+    sets = DisjointSet(range(len(groups)))
+    first: dict[object, int] = {}
+    for row, names in enumerate(zip(groups, keys, strict=True)):
+        for name in enumerate(names):
+            sets.merge(row, first.setdefault(name, row))
+    numbers: dict[int, int] = {}
+    return torch.tensor([numbers.setdefault(sets[row], len(numbers)) for row in range(len(groups))])
+
+
+def draw_groups(labels: Tensor, groups: Tensor, shares: Mapping[str, int]) -> dict[str, Tensor]:
+    """The rows of each split: whole groups, in proportion to `shares`, stratified by class.
+
+    labels: the class of every row. Of several draws the first with every class in every split is
+        taken, or else the first.
+    """
+    # imported here because it takes 0.5 s and only groups need it
+    from sklearn.model_selection import StratifiedGroupKFold
+
+    names = np.repeat(list(shares), list(shares.values()))
+    draws = []
+    for attempt in range(20):
+        folds = StratifiedGroupKFold(len(names), shuffle=True, random_state=1000 * attempt)
+        split_of = np.empty(len(labels), dtype=names.dtype)
+        for name, (_, rows) in zip(names, folds.split(labels, labels, groups), strict=True):
+            split_of[rows] = name
+        draws.append({s: torch.from_numpy(np.flatnonzero(split_of == s)) for s in shares})
+        present = {len(torch.unique(labels[rows])) for rows in draws[-1].values()}
+        if present == {len(torch.unique(labels))}:
+            return draws[-1]
+    return draws[0]

@@ -10,7 +10,7 @@ import pandas as pd
 
 from zetamix_lab.comparison import Comparison, metric_of
 from zetamix_lab.data import Dataset
-from zetamix_lab.data.quality import CAUTIONS
+from zetamix_lab.data.source import CAUTIONS
 from zetamix_lab.metrics import METRICS, Metric
 from zetamix_lab.progress import about, count_epochs
 from zetamix_lab.report.page import Lead

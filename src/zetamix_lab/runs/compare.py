@@ -11,8 +11,7 @@ import torch
 from zetamix.methods import Method, parse, parse_list
 from zetamix_lab.comparison import Comparison
 from zetamix_lab.data import DataError, Dataset, DatasetRef
-from zetamix_lab.data.groups import Group
-from zetamix_lab.data.splits import classes_in_turn, strata
+from zetamix_lab.data.splits import Group, classes_in_turn, strata
 from zetamix_lab.metrics import choose_metrics
 from zetamix_lab.models import check_model, initialise
 from zetamix_lab.progress import Progress
@@ -92,7 +91,7 @@ def make_grid(
             raise DataError(f"size and group are for paths only; {data.name} is already loaded.")
         dataset, ref = data.with_train_size(train_size), None
     else:
-        ref = DatasetRef(data, None, train_size, size, group)
+        ref = DatasetRef(data, train_size, size, group)
         dataset = ref.load(progress, skip_broken=skip_broken)
     _check_dataset(dataset)
     if methods is None:

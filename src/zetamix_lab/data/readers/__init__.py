@@ -1,1 +1,1 @@
-"""Readers: from files on disk to a `SampleTable`, or by name to a `Source`."""
+"""Readers: from files on disk to a `SampleTable`."""

@@ -1,4 +1,4 @@
-"""The format of a user's data, and its reader."""
+"""The format of a user's data, and its reader; folders: `class/…`, or `train|val|test/class/…`."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -6,15 +6,20 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from zetamix_lab.data.errors import DataError, OnProblem
-from zetamix_lab.data.image_files import subfolders
-from zetamix_lab.data.readers.folders import from_folder
+import pandas as pd
+
+from zetamix_lab.data.errors import DataError, OnProblem, raise_problems
+from zetamix_lab.data.image_files import images_below, is_image, subfolders
 from zetamix_lab.data.readers.label_csv import from_csv
 from zetamix_lab.data.readers.npz import from_npz
 from zetamix_lab.data.sample_table import SPLIT_NAMES, SampleTable
 
 ARCHIVES = (".tar", ".tgz", ".gz", ".bz2", ".xz", ".zip", ".7z", ".rar")
 FORMATS = "a folder of images, a .csv, .npz or .parquet file"
+LAYOUT = (
+    "expected one folder per class with its images (class/…), or the same in each of train, val "
+    "and test (train/class/…)"
+)
 
 
 def open_table(
@@ -35,9 +40,17 @@ def open_table(
         except ModuleNotFoundError:
             raise DataError(f"{path} needs pyarrow: pip install 'zetamix[parquet]'") from None
         return [*chain(*tables.values())], partial(from_parquet, path, tables, group)
-    if path.is_dir() or suffix == ".csv":
-        table = (from_folder if path.is_dir() else from_csv)(path, group, on_problem)
-        return [*([] if path.is_dir() else [path]), *table.files], lambda: table
+    if path.is_dir():
+        if group is not None:
+            raise DataError(
+                f"{path} is a folder and has no column {group!r}. Group its files by their paths, "
+                "with a regular expression that has a group in brackets."
+            )
+        table = from_folder(path, on_problem)
+        return table.files, lambda: table
+    if suffix == ".csv":
+        table = from_csv(path, group, on_problem)
+        return [path, *table.files], lambda: table
     if suffix == ".npz":
         return [path], partial(from_npz, path, group)
     if suffix in ARCHIVES:
@@ -76,3 +89,54 @@ def _arrow_files(folder: Path) -> list[Path]:
     if not files or counts - {len(files)}:
         raise DataError(f"{folder} is incomplete: expected every Arrow file that was saved there.")
     return files
+
+
+def from_folder(path: Path, on_problem: OnProblem = raise_problems) -> SampleTable:
+    """The images of a folder, whose classes are the names of their folders."""
+    folders = subfolders(path)
+    loose = sorted(entry for entry in path.iterdir() if is_image(entry))
+    if loose or not folders:
+        detail = f"the image {loose[0].name} is not in a class folder" if loose else "no folders"
+        problem = f"{path}: {detail}; {LAYOUT}. Or pass a .csv file with the classes."
+        (on_problem if folders else raise_problems)([problem])
+    files: list[Path] = []
+    rows: list[tuple[str, str, str]] = []
+    for split, folder in _split_folders(path, folders, on_problem).items():
+        before = len(files)
+        for entry in subfolders(folder):
+            images = images_below(entry)
+            if not images:
+                on_problem([f"{entry} contains no images. Add images, or delete the folder."])
+            files += images
+            rows += [(split, entry.name, str(image)) for image in images]
+        if len(files) == before:
+            on_problem([f"{folder} contains no images; {LAYOUT}."])
+    if not rows:
+        raise DataError(f"{path} contains no images; {LAYOUT}.")
+    # names of files may be no text, which only objects hold
+    frame = pd.DataFrame(rows, columns=["split", "label", "place"], dtype=object)
+    return SampleTable(path, "a folder of images", frame, files, notes=_ignored_files(path))
+
+
+def _split_folders(path: Path, folders: Sequence[Path], on_problem: OnProblem) -> dict[str, Path]:
+    """The folder of each split; the whole folder is train if none has that name."""
+    by_split = {folder: SPLIT_NAMES.get(folder.name.lower(), "") for folder in folders}
+    if "train" not in by_split.values():
+        return {"train": path}
+    splits: dict[str, Path] = {}
+    for folder, split in by_split.items():
+        if not split or splits.setdefault(split, folder) != folder:
+            other = splits[split].name if split else "train"
+            on_problem([f"{path}: unexpected folder {folder.name} next to {other}; {LAYOUT}."])
+    return splits
+
+
+def _ignored_files(path: Path) -> tuple[str, ...]:
+    """A note about files that are no images by their name."""
+    others = [
+        file.relative_to(path)
+        for file in sorted(path.rglob("[!.]*"))
+        if file.is_file() and not is_image(file)
+    ]
+    more = f" and {len(others) - 1:,} more" if len(others) > 1 else ""
+    return (f"ignored non-image files: {others[0]}{more}",) if others else ()

@@ -45,11 +45,7 @@ def from_csv(
         except DataError as error:
             problems.append(f"{path}, row {row}: {error}.")
     on_problem(problems)
-    rows = [
-        (f"{path}, row {row}", os.path.relpath(image, path.parent)) for image, row in images.items()
-    ]
-    # names of files may be no text, which only objects hold
-    frame = pd.DataFrame(rows, columns=["place", "name"], dtype=object)
+    frame = pd.DataFrame({"place": [f"{path}, row {row}" for row in images.values()]})
     cells = cells.loc[list(images.values())].reset_index(drop=True)
     return from_cells(path, "a CSV file and its images", frame, cells, list(images), group)
 

@@ -2,6 +2,7 @@
 
 import zipfile
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,24 +32,18 @@ def from_npz(path: Path, group: str | None = None) -> SampleTable:
 
     group: the arrays `train_GROUP`, `val_GROUP`, … have the patient or lesion of every sample.
     """
-    arrays = _read_arrays(path, group)
-
-    def read(split: str, kind: str) -> Array:
-        """An array of images, labels or groups, which is like that of train."""
-        array, first = arrays[f"{split}_{kind}"], arrays[f"train_{kind}"]
-        like = array.shape[1:] == first.shape[1:]
-        if kind == "images":
-            like = like and array.dtype.kind == first.dtype.kind
-        if not like or not _is_valid(kind, array, len(arrays[f"{split}_images"])):
-            raise DataError(
-                f"{path}: {split}_{kind} is {list(array.shape)}, {array.dtype}, and train_{kind} "
-                f"{list(first.shape)}, {first.dtype}; {LAYOUT}"
-            )
-        return array
-
+    kinds = ("images", "labels", *filter(None, [group]))
+    arrays = _read_arrays(path, kinds)
     frames, images, names = [], [], None
     for split in [split for split in SPLITS if f"{split}_images" in arrays]:
-        pixels, labels = read(split, "images"), read(split, "labels")
+        for kind in kinds:
+            array, first = arrays[f"{split}_{kind}"], arrays[f"train_{kind}"]
+            if not _is_valid(kind, array, first, len(arrays[f"{split}_images"])):
+                raise DataError(
+                    f"{path}: {split}_{kind} is {list(array.shape)}, {array.dtype}, and "
+                    f"train_{kind} {list(first.shape)}, {first.dtype}; {LAYOUT}"
+                )
+        pixels, labels, *groups = (arrays[f"{split}_{kind}"] for kind in kinds)
         pixels = pixels[:, None] if pixels.ndim == 3 else np.moveaxis(pixels, 3, 1)
         images.append(pixels if pixels.dtype == np.uint8 else pixels.astype(np.float32))
         places = [f"{path}: {split}_labels, row {row}" for row in range(len(labels))]
@@ -56,8 +51,8 @@ def from_npz(path: Path, group: str | None = None) -> SampleTable:
         frame["label"] = labels if labels.ndim == 1 else list_marked(labels)
         if labels.ndim == 2:
             names = list(range(labels.shape[1]))
-        if group is not None:
-            frame["group"] = list(map(str, read(split, group).tolist()))
+        if groups:
+            frame["group"] = list(map(str, groups[0].tolist()))
         frames.append(frame)
     if "classes" in arrays:
         names = arrays["classes"].ravel().tolist()
@@ -70,10 +65,9 @@ def from_npz(path: Path, group: str | None = None) -> SampleTable:
     )
 
 
-def _read_arrays(path: Path, group: str | None) -> dict[str, Array]:
-    """The arrays of images, labels and groups of each split, and that of classes."""
+def _read_arrays(path: Path, kinds: Sequence[str]) -> dict[str, Array]:
+    """The arrays of these kinds of each split, and that of classes."""
     name, arrays = "the file", dict[str, Array]()
-    kinds = ("images", "labels", *filter(None, [group]))
     try:
         with zipfile.ZipFile(path) as file:
             size, packed = sum(info.file_size for info in file.infolist()), path.stat().st_size
@@ -100,14 +94,17 @@ def _read_arrays(path: Path, group: str | None) -> dict[str, Array]:
     return arrays
 
 
-def _is_valid(kind: str, array: Array, count: int) -> bool:
-    """Whether an array has one image, label or group for each of the images."""
+def _is_valid(kind: str, array: Array, first: Array, count: int) -> bool:
+    """Whether an array has an image, label or group for each of the images, as that of train."""
+    if array.shape[1:] != first.shape[1:]:
+        return False
     if kind == "images":
         bounded = array.dtype == np.uint8 or (
             array.dtype.kind == "f" and bool((np.abs(array) <= np.finfo(np.float32).max).all())
         )
         is_image = array.ndim == 3 or (array.ndim == 4 and array.shape[3] in (1, 3))
-        return array.size > 0 and is_image and bounded
+        alike = array.dtype.kind == first.dtype.kind
+        return alike and array.size > 0 and is_image and bounded
     if array.shape == (count,):
         return array.dtype.kind in ("iufU" if kind == "labels" else "iuUS")
     is_matrix = array.ndim == 2 and len(array) == count and array.dtype.kind in "biuf"

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -46,17 +47,13 @@ def from_parquet(
             f"{path} has the columns {', '.join(content)}; expected one of images, as the content "
             f"of their files. {NO_IMAGES}"
         )
-    frame = pd.DataFrame(
-        [
-            (split, f"{file}, row {row}")
-            for (split, file), part in zip(files, parts, strict=True)
-            for row in range(len(part))
-        ],
-        columns=["split", "place"],
-    )
-    if len(tables) == 1:
-        # a column may divide it
-        del frame["split"]
+    sizes = list(map(len, parts))
+    counted = zip(files, sizes, strict=True)
+    places = [f"{file}, row {row}" for (_, file), size in counted for row in range(size)]
+    frame = pd.DataFrame({"place": places})
+    # a column may divide a single split
+    if len(tables) > 1:
+        frame["split"] = np.repeat([split for split, _ in files], sizes)
     names = [str(name or "") for name in content.pop(image.removesuffix("bytes") + "path", ())]
     if any(names):
         frame["name"] = pd.Series(names, dtype=object)
