@@ -95,5 +95,5 @@ def empty_cells(view: View) -> str:
         f"Not run yet: {len(view.empty):,} of {len(view.cells):,} cells, of {', '.join(names)}. "
         f"They are run by: python -m paper {view.artifact} "
         f"{shlex.join(['--out', str(view.store.folder)])}; how to get their data is shown by: "
-        "python -m paper data info NAME."
+        "python -m paper data NAME."
     )

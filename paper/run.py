@@ -301,6 +301,6 @@ def _print_list(console: Console, views: Sequence[View], data_dir: Path | None) 
     console.print(table, highlight=False)
     console.print(
         f"\nRecords are read from {views[0].store.folder} (--out). "
-        "python -m paper data info NAME shows how to get missing data.",
+        "python -m paper data NAME shows how to get missing data.",
         highlight=False,
     )

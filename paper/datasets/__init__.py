@@ -31,22 +31,19 @@ def load(
     *,
     progress: Progress | None = None,
     fetch: bool = False,
-    force: bool = False,
 ) -> Dataset:
     """The dataset of that name, in any case, with - or _.
 
     name: a name, or a changed copy of an entry of `CATALOGUE` (`dataclasses.replace`), for data in
         the layout of a catalogued dataset with other sizes or checksums.
     fetch: whether to download what is missing, where that is allowed.
-    force: whether to prepare the data again.
 
     >>> load("helix").train.samples.shape
     torch.Size([8192, 3])
     """
     spec = find(name)
     found = request(spec, data_dir, fetch=fetch)
-    ready = _draw(spec) or (None if force else found.open())
-    return ready or found.prepare(progress, force=force)
+    return _draw(spec) or found.open() or found.prepare(progress)
 
 
 prepare = partial(load, fetch=True)
@@ -61,7 +58,7 @@ def find(name: str | DatasetSpec) -> DatasetSpec:
     if found is None:
         hint = did_you_mean(name, CATALOGUE, limit=3)
         raise DatasetNotFoundError(
-            f"{name!r} is not a dataset of the paper.{hint} `python -m paper data list` shows all."
+            f"{name!r} is not a dataset of the paper.{hint} `python -m paper data` lists all."
         )
     return found
 

@@ -138,7 +138,7 @@ def content_md5(source: Source) -> str:
 
 def find_copy(spec: DatasetSpec, data_dir: Path) -> Path | None:
     """NAME.npz, or a folder or archive NAME or NAME_… with folders of splits and classes."""
-    folders = (data_dir, data_dir / spec.subfolder)
+    folders = (data_dir, data_dir / spec.folder)
     arrays = [folder / f"{spec.name}.npz" for folder in folders]
     named = [path for folder in folders for path in sorted(folder.glob(f"{spec.name}*"))]
     for path in (*arrays, *named):

@@ -96,7 +96,8 @@ def test_resized_imagenette_is_known_by_its_size(tmp_path):
     for file in (tmp_path / "imagenette").rglob("*.JPEG"):
         label = list(spec.labels).index(file.parent.name)
         miniatures.save(file, miniatures.picture(label, 10, 0, size=(224, 224)))
-    dataset = data.prepare(spec, tmp_path, force=True)
+    shutil.rmtree(tmp_path / "prepared")
+    dataset = data.load(spec, tmp_path)
     assert "copies of 224 × 224 pixels, used as they are, not the original files" in dataset.notes
     miniatures.check_shades(dataset)
 
@@ -119,7 +120,8 @@ def test_a_medmnist_file_that_was_saved_again(tmp_path):
         (known, "its images and labels are identical"),
         (replace(spec, content_md5=""), "without a checksum"),
     ):
-        dataset = data.prepare(described, tmp_path, force=True)
+        shutil.rmtree(tmp_path / "prepared")
+        dataset = data.load(described, tmp_path)
         assert dataset.fingerprint == official.fingerprint
         assert any(note in each for each in dataset.notes)
     shutil.rmtree(tmp_path / "prepared")

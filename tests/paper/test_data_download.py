@@ -153,7 +153,7 @@ def test_prepare_downloads_verifies_and_unpacks(server, tmp_path):
     (tmp_path / "made" / "mednode" / file).rename(folder / file)
     spec = replace(spec, files=(replace(spec.files[0], url=f"{url}/{file}"),))
     root = tmp_path / "root"
-    with pytest.raises(DatasetNotFoundError, match="paper data prepare mednode --data-dir"):
+    with pytest.raises(DatasetNotFoundError, match="paper data mednode --prepare --data-dir"):
         data.load(spec, root)
     with pytest.raises(DatasetNotFoundError, match="ask for a login"):
         data.prepare("derm7pt_clinical", root)

@@ -173,7 +173,7 @@ def command(tmp_path, monkeypatch):
 def test_without_data_the_table_has_the_papers_values(command, tmp_path):
     output = command("natural", "--datasets", "cifar10", status=1)
     assert "0 cells run, 0 had a record, 30 left" in output
-    assert "python -m paper data prepare cifar10" in output
+    assert "python -m paper data cifar10 --prepare" in output
     table = (tmp_path / "out" / "paper" / "natural" / "natural.md").read_text()
     assert "| CIFAR-10 | no mixing | 5.48 | – | – | – | – |  |" in table
 
