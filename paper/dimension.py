@@ -165,20 +165,18 @@ def _band(values: dict[str, Any]) -> tuple[float, float]:
 def _table(curves: list[Curve]) -> Table:
     methods = {"none": "original", "mixup:1.0": "mixup"}
     methods |= {f"zeta:{gamma}": f"γ = {gamma}" for gamma in TABLE_GAMMAS}
-    lower = "lower from γ"
     frame = pd.DataFrame({"data": [curve.title for curve in curves]})
     for method, name in methods.items():
         values = (curve.values.get(method) for curve in curves)
         frame[name] = [estimate_cell(value, "spread", digits=2) for value in values]
-    frame[lower] = [Cell(curve.lower_from, digits=2) for curve in curves]
+    frame["lower from γ"] = [Cell(curve.lower_from, digits=2) for curve in curves]
     saturated = "; ".join(curve.title for curve in curves if curve.is_saturated)
     notes = [
         "Mean ± standard deviation between points; k: neighbours, without the point itself; "
         "components above 5 % of the largest count. 128 samples per batch. The paper shows curves "
         "without numbers, and does not state its batch size.",
         "The paper claims that mixup inflates the dimension everywhere, and that ζ-mixup is below "
-        f"mixup from {GAMMA_MIN:.5f} on.",
+        f"mixup from {GAMMA_MIN:.5f} on. Last column: the smallest measured γ of which that is so.",
         *([f"Saturated (k neighbours span k − 1): {saturated}."] if saturated else []),
     ]
-    tips = {lower: "ζ-mixup is below mixup from this γ on, of those measured"}
-    return Table.of(frame, "Local intrinsic dimension", notes, tips)
+    return Table.of(frame, "Local intrinsic dimension", notes)

@@ -202,22 +202,17 @@ def _table(view: View) -> Table:
         {
             "data": name,
             "method": method_name(record.method),
-            "wrong labels %": estimate_cell(
-                record.values.get("label_error"), "standard_error", scale=100
-            ),
-            "distance": estimate_cell(record.values["distance"], "standard_error"),
+            "wrong labels %": estimate_cell(record.values.get("label_error"), scale=100),
+            "distance": estimate_cell(record.values["distance"]),
         }
         for name in (*PLANAR, "helix")
         for record in _records(view, name)
         if record.method != "none"
     ]
-    tips = {
-        "wrong labels %": "outputs whose largest class is not that of the nearest original",
-        "distance": "mean distance to the nearest original",
-    }
     note = (
-        "Mean ± standard error over all outputs of one draw. The paper claims that ζ-mixup "
+        "Mean ± standard error over all outputs of one draw: the share whose largest class is not "
+        "that of the nearest original, and the distance to it. The paper claims that ζ-mixup "
         "preserves class boundaries at every γ, and gives neither numbers nor N for this figure."
     )
     caption = f"Label errors and distances, N = {BATCH}"
-    return Table.of(pd.DataFrame(rows), caption, [note], tips)
+    return Table.of(pd.DataFrame(rows), caption, [note])

@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 from zetamix.methods import display_name, parse
 from zetamix_lab.report import Cell, Picture, Table
 from zetamix_lab.report.figure import COLOURS
-from zetamix_lab.report.table import Mark
 
 # from one class to the other; both ends and the middle differ in lightness
 SOFT_LABELS = LinearSegmentedColormap.from_list("labels", [COLOURS[0], "#b0a8b9", COLOURS[1]])
@@ -58,23 +57,26 @@ def gamma_of(method: str) -> str:
 
 
 def estimate_cell(
-    estimate: Mapping[str, Any] | None, error: str, *, scale: float = 1, digits: int | None = None
+    estimate: Mapping[str, Any] | None,
+    error: str = "standard_error",
+    *,
+    scale: float = 1,
+    digits: int | None = None,
 ) -> Cell:
     """A cell of a `measure.Estimate`; `error` is the key of the number to show after ±."""
     if estimate is None or estimate["value"] is None:
         return Cell(None)
     spread = None if estimate[error] is None else scale * estimate[error]
-    note = f"n = {estimate['n']:,}"
-    return Cell(scale * estimate["value"], error=spread, digits=digits, note=note)
+    return Cell(scale * estimate["value"], error=spread, digits=digits)
 
 
-def mean_cell(values: Sequence[float] | pd.Series, digits: int, mark: Mark = "") -> Cell:
+def mean_cell(values: Sequence[float] | pd.Series, digits: int) -> Cell:
     """Mean ± standard deviation (n); empty without values."""
     values = pd.Series(values, dtype=float)
     if values.empty:
         return Cell(None)
     spread = float(values.std()) if len(values) > 1 else None
-    return Cell(float(values.mean()), error=spread, n=len(values), digits=digits, mark=mark)
+    return Cell(float(values.mean()), error=spread, n=len(values), digits=digits)
 
 
 def signed_cells(values: Iterable[float], digits: int) -> list[Cell]:

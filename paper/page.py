@@ -49,9 +49,8 @@ def claim_table(views: Sequence[View]) -> Table:
     for view in views:
         claim = paper.read()["claims"].get(view.artifact, f"Ours: {view.title}")
         rows.append([Cell(claim, link=view.artifact), view.progress])
-    tips = {"measured": "cells with a result, of all cells of the figure or table"}
     caption = "Each claim links to its figures, tables and missing cells"
-    return Table(["claim of the paper", "measured"], rows, caption, tips=tips)
+    return Table(["claim of the paper", "cells measured"], rows, caption)
 
 
 def _section(view: View, result: Result) -> Section:

@@ -57,28 +57,13 @@ def printed(artifact: str, dataset: str, model: str, method: str, metric: str) -
     >>> printed("natural", "cifar10", "resnet18", "zeta:2.8", "error")
     4.67
     """
-    value = _look_up("values", artifact, dataset, model, method, metric)
-    return value if isinstance(value, float) else math.nan
-
-
-def emphasis(artifact: str, dataset: str, model: str, method: str, metric: str) -> str:
-    """The emphasis of a cell in the paper: "bold", "underline" or "".
-
-    >>> emphasis("medmnist", "octmnist", "resnet18", "none", "auc")
-    'bold'
-    """
-    value = _look_up("printed_emphasis", artifact, dataset, model, method, metric)
-    return value if isinstance(value, str) else ""
-
-
-def _look_up(part: str, artifact: str, dataset: str, model: str, method: str, metric: str) -> Any:
-    """A cell of a table. Tables of one model, or of one metric, have no level for it."""
-    values = read()["tables"][TABLES[artifact]].get(part, {}).get(dataset, {})
+    value = read()["tables"][TABLES[artifact]]["values"].get(dataset, {})
+    # tables of one model, or of one metric, have no level for it
     levels = ((model, False), (METHODS.get(method), True), (METRICS[metric].key, False))
     for key, is_required in levels:
-        if isinstance(values, Mapping):
-            values = values.get(key, None if is_required else values)
-    return values
+        if isinstance(value, Mapping):
+            value = value.get(key, None if is_required else value)
+    return value if isinstance(value, float) else math.nan
 
 
 @dataclass(frozen=True)
