@@ -96,7 +96,7 @@ def measure_contrast(cell: MeasurementCell, context: Context) -> dict[str, Any]:
     mixed = ((images if mix is None else mix(images, labels)[0]) for images, labels in batches)
     contrast = torch.cat([images.flatten(1).std(1) for images in mixed])[: recipe["images"]]
     counts = torch.histc(contrast, recipe["bins"], 0, recipe["top"])
-    return {"contrast": mean_of(contrast).as_dict(), "counts": counts.int().tolist()}
+    return {"contrast": mean_of(contrast), "counts": counts.int().tolist()}
 
 
 def draw(view: View) -> Result:

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from paper.context import Context
 from paper.datasets import CATALOGUE
-from paper.drawing import Result, blank, estimate_cell, finish, gamma_of
+from paper.drawing import Result, estimate_cell, finish, gamma_of
 from paper.measure.dimension import local_dimension
 from paper.measure.estimate import mean_of
 from paper.records import MeasurementCell, View
@@ -63,7 +63,7 @@ def measure(cell: MeasurementCell, context: Context) -> dict[str, Any]:
         counts = sorted({count, *(other for other in NEIGHBOURS if other < len(train))})
         dimensions = local_dimension(outputs, counts, memory_gb=memory)
         found.update(zip(counts, dimensions, strict=True))
-    return mean_of(found[count]).as_dict()
+    return mean_of(found[count])
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Curve:
     @property
     def lower_from(self) -> float | None:
         """The smallest measured γ from which on ζ-mixup is lower than mixup."""
-        if not {"none", "mixup:1.0"} <= set(self.values):
+        if "mixup:1.0" not in self.values:
             return None
         mixup = self.values["mixup:1.0"]["value"]
         above = max((g for g, v in self.zeta.items() if v["value"] >= mixup), default=-1.0)
@@ -97,17 +97,16 @@ class Curve:
 
 def draw(view: View) -> Result:
     curves = curves_of(view)
-    return Result([_picture(curves)], {"dimension": _table(curves)})
+    return Result([_picture(curves)], {"dimension": _table(curves)}) if curves else Result()
 
 
 def curves_of(view: View) -> list[Curve]:
+    """Those that have records."""
     curves: dict[str, Curve] = {}
-    for cell, record in view.measured("dimension"):
-        count = cell.recipe["neighbours"]
-        title = f"{CATALOGUE[cell.dataset].title}, k = {count}"
-        curve = curves.setdefault(title, Curve(title, count, {}))
-        if record is not None:
-            curve.values[cell.method] = record.values
+    for record in view.measurements("dimension"):
+        count = record.recipe["neighbours"]
+        title = f"{CATALOGUE[record.dataset].title}, k = {count}"
+        curves.setdefault(title, Curve(title, count, {})).values[record.method] = record.values
     return list(curves.values())
 
 
@@ -124,8 +123,7 @@ def _picture(curves: list[Curve]) -> Picture:
             handles |= dict(zip(labels, lines, strict=True))
         for row in panels:
             row[0].set_ylabel("local dimension")
-        if handles:
-            figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
         return finish(
             figure,
             "dimension",
@@ -139,9 +137,6 @@ def _picture(curves: list[Curve]) -> Picture:
 
 
 def _draw_curve(axes: Axes, curve: Curve) -> None:
-    if not curve.values:
-        blank(axes)
-        return
     for method, (label, colour, line) in LEVELS.items():
         if method in curve.values:
             values = curve.values[method]
@@ -176,7 +171,7 @@ def _table(curves: list[Curve]) -> Table:
         "components above 5 % of the largest count. 128 samples per batch. The paper shows curves "
         "without numbers, and does not state its batch size.",
         "The paper claims that mixup inflates the dimension everywhere, and that ζ-mixup is below "
-        f"mixup from {GAMMA_MIN:.5f} on. Last column: the smallest measured γ of which that is so.",
+        f"mixup from {GAMMA_MIN:.5f} on. Last column: from which measured γ on it is.",
         *([f"Saturated (k neighbours span k − 1): {saturated}."] if saturated else []),
     ]
     return Table.of(frame, "Local intrinsic dimension", notes)

@@ -51,12 +51,12 @@ def measure(cell: MeasurementCell, context: Context) -> dict[str, Any]:
     if cell.method != "none":
         cloud = Cloud(samples, MEMORY)
         nearest = distances_to(Cloud(outputs, MEMORY, cloud.origin), cloud, 1)
-        values["distance"] = mean_of(nearest).as_dict()
+        values["distance"] = mean_of(nearest)
     # half precision has an error of a thousandth: a tenth of the width of a plotted dot
     values["samples"] = outputs.half()
     if context.dataset.num_classes > 1:
         wrong = wrong_labels(outputs, targets, samples, train.labels.to(samples.device))
-        values["label_error"] = mean_of(wrong).as_dict()
+        values["label_error"] = mean_of(wrong)
         values["targets"] = targets.half()
     return values
 

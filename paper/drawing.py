@@ -67,7 +67,8 @@ def estimate_cell(
     if estimate is None or estimate["value"] is None:
         return Cell(None)
     spread = None if estimate[error] is None else scale * estimate[error]
-    return Cell(scale * estimate["value"], error=spread, digits=digits)
+    note = f"n = {estimate['n']:,}"
+    return Cell(scale * estimate["value"], error=spread, digits=digits, note=note)
 
 
 def mean_cell(values: Sequence[float] | pd.Series, digits: int) -> Cell:
@@ -95,10 +96,3 @@ def bare(axes: Axes) -> None:
     axes.set(xticks=[], yticks=[])
     for side in axes.spines.values():
         side.set(visible=True, linewidth=0.5, color="#bbbbbb")
-
-
-def blank(axes: Axes) -> None:
-    """A panel without data."""
-    bare(axes)
-    style: dict[str, Any] = {"ha": "center", "va": "center", "transform": axes.transAxes}
-    axes.text(0.5, 0.5, "no record yet", size=8, **style)

@@ -12,7 +12,6 @@ from torch import Tensor
 from paper import values as paper
 from paper.context import Context
 from paper.drawing import Result, bare, estimate_cell, finish, method_name
-from paper.measure.estimate import mean_of
 from paper.measure.realism import (
     CERTAIN,
     FLOOR,
@@ -71,7 +70,7 @@ def measure_oracle(cell: MeasurementCell, context: Context) -> dict[str, Any]:
     )
     arrays = {f"model.{name}": part for name, part in oracle.model.state_dict().items()}
     arrays |= {"scale.mean": oracle.scale.mean, "scale.std": oracle.scale.std}
-    found = accuracy(oracle, test).as_dict()
+    found = accuracy(oracle, test)
     trained = f"trained for {recipe['epochs']} epochs on {len(train):,} other samples"
     return {"accuracy": found, "name": f"{recipe['model']}, {trained}", **arrays}
 
@@ -102,10 +101,9 @@ def measure_realism(cell: MeasurementCell, context: Context) -> dict[str, Any]:
     shown, shown_targets = context.mix(cell, dataset.train.keep(first))
     outputs, targets = context.mix(cell, dataset.splits["test"])
     realism = judge(oracle, outputs, targets)
-    estimates = {**realism.summary(), "loss": mean_of(realism.losses)}
     rows = confusing_rows(cell, oracle, context)
     return {
-        **{name: estimate.as_dict() for name, estimate in estimates.items()},
+        **realism.summary(),
         "judged": "outputs of the test split",
         "shown": _to_bytes(shown),
         "shown_targets": shown_targets.half(),

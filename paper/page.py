@@ -65,8 +65,7 @@ def _section(view: View, result: Result) -> Section:
     blocks += filter(None, [empty_cells(view)])
     if view.artifact not in paper.TABLES:
         # tables of trained models have these as notes
-        issues = paper.footnotes(view.artifact)
-        blocks += [f"About the paper: {issue.sentence}" for issue in issues]
+        blocks += paper.footnotes(view.artifact)
     return Section(sentence_case(view.title), [*blocks, *_provenance(view)], anchor=view.artifact)
 
 

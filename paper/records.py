@@ -258,16 +258,9 @@ class View:
     def trainings(self) -> list[TrainingCell]:
         return [cell for cell in (*self.cells, *self.more) if isinstance(cell, TrainingCell)]
 
-    def measured(self, kind: str) -> Iterator[tuple[MeasurementCell, Measurement | None]]:
-        """Cells of one kind in order, each with its record or None."""
-        for cell in self.cells:
-            if isinstance(cell, MeasurementCell) and cell.kind == kind:
-                record = self.store.find(cell)
-                yield cell, record if isinstance(record, Measurement) else None
-
     def measurements(self, kind: str) -> list[Measurement]:
         """Records of one kind, in the order of their cells."""
-        return [record for _, record in self.measured(kind) if record is not None]
+        return [r for r in self.records if isinstance(r, Measurement) and r.kind == kind]
 
     @cached_property
     def empty(self) -> list[PaperCell]:

@@ -193,8 +193,6 @@ def comparison_table(view: View, runs: pd.DataFrame) -> Table:
     rows = list(dict.fromkeys((cell.dataset, cell.recipe.model, cell.method) for cell in settings))
     groups = list(dict.fromkeys(row[:2] for row in rows))
     rows.sort(key=lambda row: groups.index(row[:2]))
-    footnotes = paper.footnotes(view.artifact)
-    numbered = [issue for issue in footnotes if any(issue.concerns(*row) for row in rows)]
     heads = ["dataset", *(["model"] if len({model for _, model, _ in rows}) > 1 else []), "method"]
     values = {key: own["value"] for key, own in runs.groupby(KEYS)}
     lines = []
@@ -212,8 +210,7 @@ def comparison_table(view: View, runs: pd.DataFrame) -> Table:
                 line.append(mean_cell(own, digits))
                 # NaN without runs
                 line += signed_cells([float(own.mean()) - printed], digits)
-        issues = [str(k) for k, issue in enumerate(numbered, 1) if issue.concerns(*row)]
-        lines.append([*line, ", ".join(issues)])
+        lines.append(line)
     explanation = (
         f"{sentence_case(METRICS[metrics[0]].better)}. Paper: as printed, without bold and "
         "underlined values; no mixing is its ERM. Ours: mean ± standard deviation over n seeds; – "
@@ -222,11 +219,10 @@ def comparison_table(view: View, runs: pd.DataFrame) -> Table:
     )
     notes = [explanation, *METHOD_NOTES, *NOTES[view.artifact], *_data_notes(runs)]
     notes += [] if all(method in paper.METHODS for *_, method in rows) else [OURS]
-    notes += [f"[{number}] {issue.sentence}" for number, issue in enumerate(numbered, 1)]
-    notes += [f"About the paper: {i.sentence}" for i in footnotes if i not in numbered]
+    notes += paper.footnotes(view.artifact)
     caption = f"{sentence_case(view.title)}, the paper's and ours"
     heads += [name for metric in metrics for name in _column_names(metric, labels)]
-    return Table([*heads, "see"], lines, caption, notes)
+    return Table(heads, lines, caption, notes)
 
 
 def _column_names(metric: str, labels: Iterable[str]) -> list[str]:

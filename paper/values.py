@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -66,26 +65,11 @@ def printed(artifact: str, dataset: str, model: str, method: str, metric: str) -
     return value if isinstance(value, float) else math.nan
 
 
-@dataclass(frozen=True)
-class Issue:
-    """An error or a contradiction in the paper."""
+def footnotes(artifact: str) -> list[str]:
+    """Known errors and contradictions of the paper that belong below an artifact.
 
-    id: str
-    artifacts: tuple[str, ...]
-    sentence: str
-    rows: tuple[Mapping[str, str], ...] = ()
-    """Dataset, model and method of the affected table rows; a missing key matches any."""
-
-    def concerns(self, dataset: str, model: str, method: str) -> bool:
-        row = {"dataset": dataset, "model": model, "method": method}
-        return any(own.items() <= row.items() for own in self.rows)
-
-
-def footnotes(artifact: str) -> list[Issue]:
-    """Known issues of the paper that belong below an artifact.
-
-    >>> [issue.id for issue in footnotes("dimension")]
-    ['manifold-12d']
+    >>> footnotes("p-series"), len(footnotes("theorems"))
+    ([], 2)
     """
-    issues = (Issue(**issue) for issue in read()["known_issues"])
-    return [issue for issue in issues if artifact in issue.artifacts]
+    issues = [issue for issue in read()["known_issues"] if artifact in issue["artifacts"]]
+    return [f"About the paper: {issue['sentence']}" for issue in issues]

@@ -20,7 +20,6 @@ from zetamix_lab.data import cache, from_tensors
 from zetamix_lab.data.dataset import Dataset
 from zetamix_lab.data.errors import DataError, DatasetNotFoundError
 from zetamix_lab.data.load_dataset import DataDir, Request
-from zetamix_lab.data.readers.named import digits_source
 from zetamix_lab.data.source import Progress, Source, resolve_data_dir
 from zetamix_lab.text import did_you_mean
 
@@ -76,7 +75,7 @@ def request(spec: DatasetSpec, data_dir: DataDir = None, *, fetch: bool = False)
 
 def status(spec: DatasetSpec, data_dir: DataDir = None) -> str:
     """ "built in", "prepared", "files" that `load` will prepare, or "" if not on this machine."""
-    if spec.access == "built in":
+    if spec.split == "drawn":
         return "built in"
     if request(spec, data_dir).open() is not None:
         return "prepared"
@@ -105,8 +104,6 @@ def _draw(spec: DatasetSpec) -> Dataset | None:
 
 def _read(spec: DatasetSpec, data_dir: Path, fetch: bool, progress: Progress | None) -> Source:
     """The official files, or a copy if they are missing."""
-    if spec.access == "built in":
-        return digits_source(seed=0)
     copy = None if locate(spec, data_dir) else find_copy(spec, data_dir)
     if copy is None:
         base = obtain(spec, data_dir, fetch=fetch, progress=progress)

@@ -47,7 +47,7 @@ class DatasetSpec:
     name: str
     title: str
     group: str
-    """The table of defaults: natural, skin, medmnist, synthetic or embedded."""
+    """The table of defaults: natural, skin, medmnist or synthetic."""
     classes: tuple[str, ...]
     shape: tuple[int, ...]
     """Shape of one prepared sample."""
@@ -55,12 +55,12 @@ class DatasetSpec:
     """Number of samples in each split."""
     licence: str
     reader: str
-    """Key of `paper.datasets.READERS`."""
+    """Key of `paper.datasets.READERS`; "" for data that is drawn."""
     folder: str
     """Name of its folder in the data folder."""
     counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Samples of each class by split, or under "all" if splits are created; {} if not published."""
-    access: Literal["built in", "download", "tool", "request"] = "download"
+    access: Literal["download", "tool", "request"] = "download"
     url: str = ""
     """Where to get the dataset, or to request it."""
     steps: str = ""

@@ -126,6 +126,7 @@ class Judgement:
             "certain_share": mean_of(certain),
             "cross_entropy": mean_of(self.cross_entropies),
             "cross_entropy_certain": mean_of(self.cross_entropies[certain]),
+            "loss": mean_of(self.losses),
             "agreement": mean_of(self.agrees),
             "agreement_certain": mean_of(self.agrees[certain]),
         }
