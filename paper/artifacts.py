@@ -63,8 +63,6 @@ MEASURES: Mapping[str, Measure] = {
     "equivalence": theorems.measure_equivalence,
     "contrast": comparison.measure_contrast,
 }
-# additional methods in the paper's tables
-OWN_METHODS = ("switch", ZETAMIX)
 
 
 def select_cells(
@@ -103,14 +101,8 @@ def _with_seeds(id: str, cells: Sequence[PaperCell], seeds: Sequence[int]) -> li
 
 
 def make_view(id: str, store: RecordStore, cells: Sequence[PaperCell] | None = None) -> View:
-    """The cells of an artifact, by default all, and methods of ours that have records."""
-    cells = select_cells(id) if cells is None else cells
-    own: dict[TrainingCell, None] = {}
-    if id in TABLES:
-        trainings = [cell for cell in cells if isinstance(cell, TrainingCell)]
-        own = {replace(cell, method=name): None for cell in trainings for name in OWN_METHODS}
-    more = [cell for cell in own if store.find(cell) is not None]
-    return View(id, ARTIFACTS[id].title, cells, store, more)
+    """The cells of an artifact, by default all, with their records."""
+    return View(id, ARTIFACTS[id].title, select_cells(id) if cells is None else cells, store)
 
 
 def draw(view: View) -> Result:

@@ -54,8 +54,7 @@ def claim_table(views: Sequence[View]) -> Table:
 
 
 def _section(view: View, result: Result) -> Section:
-    more = f", and {len(view.more)} with methods of ours" if view.more else ""
-    blocks: list[Block] = [f"Measured: {view.progress} cells{more}."]
+    blocks: list[Block] = [f"Measured: {view.progress} cells."]
     blocks += [*result.findings, *result.pictures]
     tables = list(result.tables.values())
     if view.records:

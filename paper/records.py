@@ -251,12 +251,10 @@ class View:
     cells: Sequence[PaperCell]
     """The cells that the figure or table needs."""
     store: RecordStore
-    more: Sequence[TrainingCell] = ()
-    """Cells of methods that the paper's table does not have, where they have records."""
 
     @cached_property
     def trainings(self) -> list[TrainingCell]:
-        return [cell for cell in (*self.cells, *self.more) if isinstance(cell, TrainingCell)]
+        return [cell for cell in self.cells if isinstance(cell, TrainingCell)]
 
     def measurements(self, kind: str) -> list[Measurement]:
         """Records of one kind, in the order of their cells."""
@@ -274,5 +272,5 @@ class View:
 
     @cached_property
     def records(self) -> list[Record]:
-        records = (self.store.find(cell) for cell in (*self.cells, *self.more))
+        records = map(self.store.find, self.cells)
         return [record for record in records if record is not None]

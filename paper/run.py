@@ -78,21 +78,17 @@ class Session:
         empty = [cell for cell in cells if self.store.find(cell) is None]
         trainings = [cell for cell in empty if isinstance(cell, TrainingCell)]
         measured = [cell for cell in empty if isinstance(cell, MeasurementCell)]
-        # of those that need a certain one
-        devices = [cell.recipe.get("device", here) for cell in measured]
-        if elsewhere := [device for device in devices if device != here]:
-            of = f" of {name}" if name else ""
-            named = " or ".join(sorted(set(elsewhere)))
-            yield f"{len(elsewhere)} of the cells{of} need --device {named}."
-        measured = [cell for cell in measured if cell.recipe.get("device", here) == here]
-        if not (trainings or measured) or self.stop():
+        suited = [cell for cell in measured if cell.recipe.get("device", here) == here]
+        if elsewhere := len(measured) - len(suited):
+            yield f"{elsewhere} of the cells need --device {'cpu' if here == 'cuda' else 'cuda'}."
+        if not (trainings or suited) or self.stop():
             return
         try:
             dataset = self._load(cells) if name else None
         except DatasetNotFoundError as error:
             yield str(error)
             return
-        for cell in measured:
+        for cell in suited:
             if not self.stop():
                 self._measure(artifact, cell, dataset)
         if trainings and dataset is not None:
@@ -224,7 +220,7 @@ def run(
             return
         if ids == [PAGE]:
             path = store.folder / "index.html"
-            write_page(views, path, machine_info(torch.device("cpu")))
+            write_page(views, path, machine_info(CPU))
             print_line(console, f"Report written to {path}")
             return
         empty = {view.artifact: len(view.empty) for view in views}

@@ -72,10 +72,6 @@ METHOD_NOTES = (
     "The paper does not state mixup's α; ours is 1, the default of the authors' code, so that λ is "
     "uniform. Ours draws one λ per output, theirs one per batch (mixup:per=batch).",
 )
-OURS = (
-    "Methods marked as ours are not in the paper: ZetaMix, and the widely used switch between "
-    "mixup and CutMix."
-)
 
 
 def cells(artifact: str) -> list[PaperCell]:
@@ -197,9 +193,8 @@ def comparison_table(view: View, runs: pd.DataFrame) -> Table:
     values = {key: own["value"] for key, own in runs.groupby(KEYS)}
     lines = []
     for row in rows:
-        suffix = "" if row[2] in paper.METHODS else " (ours)"
         names = {"dataset": CATALOGUE[row[0]].title, "model": paper.MODELS[row[1]]}
-        names["method"] = method_name(row[2]) + suffix
+        names["method"] = method_name(row[2])
         line: list[Cell | str] = [names[head] for head in heads]
         for metric in metrics:
             printed = paper.printed(view.artifact, *row, metric)
@@ -218,7 +213,6 @@ def comparison_table(view: View, runs: pd.DataFrame) -> Table:
         "datasets without a validation split. The table of differences says what is significant."
     )
     notes = [explanation, *METHOD_NOTES, *NOTES[view.artifact], *_data_notes(runs)]
-    notes += [] if all(method in paper.METHODS for *_, method in rows) else [OURS]
     notes += paper.footnotes(view.artifact)
     caption = f"{sentence_case(view.title)}, the paper's and ours"
     heads += [name for metric in metrics for name in _column_names(metric, labels)]

@@ -16,8 +16,6 @@ from zetamix_lab.cli.live import print_line, show_reading
 from zetamix_lab.data.source import resolve_data_dir
 
 SPLIT_KINDS = {"official": "official", "made": "stratified 70/10/20, seeded", "drawn": "drawn"}
-# longer lists of classes are cut
-MAX_SHOWN = 20
 
 
 def data(
@@ -64,11 +62,10 @@ def _describe(name: str, prepare: bool, data_dir: options.DataDir) -> None:
     if prepare:
         with show_reading() as progress:
             datasets.prepare(spec, data_dir, progress=progress)
-    names = ", ".join(spec.classes[:MAX_SHOWN]) + (", …" if spec.classes[MAX_SHOWN:] else "")
     sizes = ", ".join(f"{split} {count:,}" for split, count in spec.sizes.items())
     rows = [
         ("name", f"{spec.name}, {spec.title}"),
-        ("classes", f"{len(spec.classes)}: {names}"),
+        ("classes", f"{len(spec.classes)}: {', '.join(spec.classes)}"),
         ("shape", " × ".join(map(str, spec.shape))),
         ("splits", f"{sizes} ({SPLIT_KINDS[spec.split]})"),
         ("images", f"{spec.fit.describe()}; {spec.fit.why}" if spec.fit.why else ""),

@@ -1,14 +1,12 @@
 """Tables of trained models: the paper's value beside ours, differences, files, the page."""
 
 import csv
-import dataclasses
 
 import pytest
 from factories import run_record
 from test_values import cells_of
 
 from paper.artifacts import draw, make_view
-from paper.drawing import ZETAMIX
 from paper.page import write_artifact
 from paper.records import RecordStore
 from paper.tables import compare, readme_table, runs_of
@@ -109,23 +107,6 @@ def test_higher_is_better_for_accuracies(tmp_path):
     assert found["model"].tolist() == ["resnet18", "resnet50"]
     assert (found["mean"] > 9.8).all()
     assert found["outcome"].tolist() == ["ahead", "ahead"]
-
-
-def test_methods_of_ours_have_rows_and_no_marks(tmp_path):
-    store = fill(RecordStore(tmp_path))
-    before = draw(make_view("natural", store))
-    cell = cells_of("natural")[0]
-    for method in ("switch", ZETAMIX):
-        store.add("zetamix", run_record(dataclasses.replace(cell, method=method), 0.01))
-    after = draw(make_view("natural", store))
-    rows = table_rows(after.tables["natural"])
-    assert [row[:4] for row in rows if row[1].endswith("(ours)")] == [
-        ["CIFAR-10", "mixup/CutMix switch (ours)", "–", "1.00 (n = 1)"],
-        ["CIFAR-10", "ZetaMix (ours)", "–", "1.00 (n = 1)"],
-    ]
-    assert table_rows(after.tables["differences"]) == table_rows(before.tables["differences"])
-    plain = [row for row in rows if not row[1].endswith("(ours)")]
-    assert plain == table_rows(before.tables["natural"])
 
 
 def test_notes_of_records_about_their_data_are_notes_of_the_table(tmp_path):
