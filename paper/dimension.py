@@ -46,24 +46,13 @@ def cells() -> list[MeasurementCell]:
 
 
 def measure(cell: MeasurementCell, context: Context) -> dict[str, Any]:
-    """Mean and spread of the local dimension over all outputs.
-
-    Cells that differ only in the number of neighbours share the search, which takes two thirds of
-    the time on a CPU: the first one measures all of them.
-    """
-    count, train = cell.recipe["neighbours"], context.dataset.train
-    same = (context.dataset.fingerprint, cell.method, cell.seed, cell.recipe["batch"])
-    found = context.dimensions.setdefault(same, {})
-    if count not in found:
-        outputs, _ = context.mix(cell, train)
-        memory = CPU_MEMORY
-        if context.device.type == "cuda":
-            # half of the free memory: all products of 50,000 images take 20 GB
-            memory = max(memory, torch.cuda.mem_get_info(context.device)[0] / 2e9)
-        counts = sorted({count, *(other for other in NEIGHBOURS if other < len(train))})
-        dimensions = local_dimension(outputs, counts, memory_gb=memory)
-        found.update(zip(counts, dimensions, strict=True))
-    return mean_of(found[count])
+    """Mean and spread of the local dimension over all outputs."""
+    outputs, _ = context.mix(cell, context.dataset.train)
+    memory = CPU_MEMORY
+    if context.device.type == "cuda":
+        # half of the free memory: all products of 50,000 images take 20 GB
+        memory = max(memory, torch.cuda.mem_get_info(context.device)[0] / 2e9)
+    return mean_of(local_dimension(outputs, cell.recipe["neighbours"], memory_gb=memory))
 
 
 @dataclass(frozen=True)

@@ -158,16 +158,6 @@ def test_dimension_has_the_gamma_from_which_zeta_mixup_is_lower(tmp_path):
     assert len(rows) == 5
 
 
-def test_both_neighbourhoods_come_from_one_search(tmp_path):
-    points = torch.rand(200, 3, generator=torch.Generator().manual_seed(0))
-    data = from_tensors("helix", {"train": (points, torch.zeros(200).long())}, ("a",))
-    context = context_of(tmp_path, data)
-    few, many = (c for c in cells_of("dimension")[:44] if c.method == "none")
-    first = MEASURES["dimension"](few, context)
-    assert set(next(iter(context.dimensions.values()))) == {8, 128}
-    assert 1 < first["value"] <= MEASURES["dimension"](many, context)["value"] <= 3
-
-
 # times
 
 
