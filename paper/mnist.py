@@ -12,11 +12,11 @@ from torch import Tensor
 from paper import values as paper
 from paper.context import Context
 from paper.drawing import Result, bare, estimate_cell, finish, method_name
+from paper.measure.estimate import mean_of
 from paper.measure.realism import (
     CERTAIN,
     FLOOR,
     Oracle,
-    accuracy,
     density,
     judge,
     predict,
@@ -70,9 +70,9 @@ def measure_oracle(cell: MeasurementCell, context: Context) -> dict[str, Any]:
     )
     arrays = {f"model.{name}": part for name, part in oracle.model.state_dict().items()}
     arrays |= {"scale.mean": oracle.scale.mean, "scale.std": oracle.scale.std}
-    found = accuracy(oracle, test)
+    right = predict(oracle, test.samples.to(context.device)).argmax(1).cpu() == test.labels
     trained = f"trained for {recipe['epochs']} epochs on {len(train):,} other samples"
-    return {"accuracy": found, "name": f"{recipe['model']}, {trained}", **arrays}
+    return {"accuracy": mean_of(right), "name": f"{recipe['model']}, {trained}", **arrays}
 
 
 def load_oracle(context: Context) -> Oracle:

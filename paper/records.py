@@ -97,13 +97,6 @@ class MeasurementCell:
         """What the records of this cell have in common."""
         return json.dumps([self.kind, self.dataset, self.method, self.recipe], sort_keys=True)
 
-    @property
-    def name(self) -> str:
-        # without a nested training recipe, which would be six lines long
-        flat = {key: value for key, value in self.recipe.items() if not isinstance(value, dict)}
-        details = ", ".join(f"{key} {value}" for key, value in flat.items())
-        return " ".join(filter(None, (self.kind, self.dataset, self.method, details)))
-
 
 PaperCell: TypeAlias = TrainingCell | MeasurementCell
 

@@ -116,7 +116,10 @@ class Session:
         return dataset
 
     def _measure(self, artifact: str, cell: MeasurementCell, dataset: Dataset | None) -> None:
-        self.log(cell.name)
+        # without a nested training recipe, which would be six lines long
+        settings = [f"{k} {v}" for k, v in cell.recipe.items() if not isinstance(v, dict)]
+        name = " ".join(filter(None, (cell.kind, cell.dataset, cell.method, ", ".join(settings))))
+        self.log(name)
         if dataset is not None:
             self.context.dataset = dataset
         began = time.perf_counter()
@@ -124,7 +127,7 @@ class Session:
             with self.stop.at_once():
                 found = MEASURES[cell.kind](cell, self.context)
         except Stopped:
-            self.log(f"Not saved, will start again: {cell.name}")
+            self.log(f"Not saved, will start again: {name}")
             return
         arrays = {name: value for name, value in found.items() if isinstance(value, Tensor)}
         record = Measurement(

@@ -68,8 +68,6 @@ class DatasetSpec:
     files: tuple[RemoteFile, ...] = ()
     checksums: Mapping[str, str] = field(default_factory=dict)
     """md5 of the files that are read, by their path in the dataset's folder."""
-    content_md5: str = ""
-    """md5 of images and labels as arrays (`content_md5`), by which a copy is recognised."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """The class that each value, column or folder of the official label files stands for."""
     fit: Fit = NATIVE

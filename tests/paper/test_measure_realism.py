@@ -28,7 +28,6 @@ def test_entropy_and_cross_entropy_are_the_textbook_ones():
     torch.testing.assert_close(found.losses, loss)
     assert found.entropies[0] == pytest.approx(math.log(3))
     assert found.agrees.tolist() == [False, True, False, True]
-    assert found.certain.tolist() == [False, True, True, False]
 
 
 def test_the_summary_restricts_to_certain_outputs():
