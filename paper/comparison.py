@@ -32,8 +32,6 @@ LATE = {
     "switch": "switch:until=0.8",
 }
 SHOWN = [each for method in METHODS for each in (method, LATE.get(method)) if each]
-
-
 # datasets, parts of them and seeds, whose number was fixed before the first run: three seeds
 # everywhere, then more where a run takes seconds, because with three a difference has to be eleven
 # times its standard error to be significant after Holm's correction over six methods

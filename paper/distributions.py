@@ -202,8 +202,10 @@ def _table(view: View) -> Table:
         {
             "data": name,
             "method": method_name(record.method),
-            "wrong labels %": estimate_cell(record.values.get("label_error"), scale=100),
-            "distance": estimate_cell(record.values["distance"]),
+            "wrong labels %": estimate_cell(
+                record.values.get("label_error"), "standard_error", scale=100
+            ),
+            "distance": estimate_cell(record.values["distance"], "standard_error"),
         }
         for name in (*PLANAR, "helix")
         for record in _records(view, name)

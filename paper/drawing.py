@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import matplotlib
 import pandas as pd
@@ -10,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
+from paper.measure.estimate import Estimate
 from zetamix.methods import display_name, parse
 from zetamix_lab.report import Cell, Picture, Table
 from zetamix_lab.report.figure import COLOURS
@@ -57,13 +57,9 @@ def gamma_of(method: str) -> str:
 
 
 def estimate_cell(
-    estimate: Mapping[str, Any] | None,
-    error: str = "standard_error",
-    *,
-    scale: float = 1,
-    digits: int | None = None,
+    estimate: Estimate | None, error: str, *, scale: float = 1, digits: int | None = None
 ) -> Cell:
-    """A cell of a `measure.Estimate`; `error` is the key of the number to show after ±."""
+    """A cell of an estimate; `error` is the key of the number to show after ±."""
     if estimate is None or estimate["value"] is None:
         return Cell(None)
     spread = None if estimate[error] is None else scale * estimate[error]

@@ -240,7 +240,7 @@ def _table(records: dict[str, Measurement], oracle: str) -> Table:
     frame = pd.DataFrame({"measure": list(MEASURES_SHOWN.values())})
     for method, record in records.items():
         values = (record.values[key] for key in MEASURES_SHOWN)
-        frame[_name(method)] = [estimate_cell(v, digits=3) for v in values]
+        frame[_name(method)] = [estimate_cell(v, "standard_error", digits=3) for v in values]
     notes = [
         f"Mean ± standard error over outputs of the test split. The oracle is {oracle}.",
         "Cross entropy of prediction and label: −Σ prediction · log label, with label weights of 0 "

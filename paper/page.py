@@ -55,12 +55,7 @@ def claim_table(views: Sequence[View]) -> Table:
 
 def _section(view: View, result: Result) -> Section:
     blocks: list[Block] = [f"Measured: {view.progress} cells."]
-    blocks += [*result.findings, *result.pictures]
-    tables = list(result.tables.values())
-    if view.records:
-        blocks += tables
-    elif tables:
-        blocks.append(Section("The paper's values", tables))
+    blocks += [*result.findings, *result.pictures, *result.tables.values()]
     blocks += filter(None, [empty_cells(view)])
     if view.artifact not in paper.TABLES:
         # tables of trained models have these as notes

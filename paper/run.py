@@ -180,7 +180,7 @@ def run(
     ] = None,
     show_list: Annotated[
         bool,
-        typer.Option("--list", help="List the artifacts: data, finished and missing cells."),
+        typer.Option("--list", help="List the artifacts: absent data, done and missing cells."),
     ] = False,
     datasets: Annotated[
         str | None,
@@ -286,16 +286,14 @@ def _choose(
 
 
 def _print_list(console: Console, views: Sequence[View], data_dir: Path | None) -> None:
-    table = Table("id", "artifact and data", box=None, header_style="bold", pad_edge=False)
+    table = Table("id", "artifact", box=None, header_style="bold", pad_edge=False)
     for head in ("done", "missing"):
         table.add_column(head, justify="right", no_wrap=True)
     for view in views:
-        names = [name for name in dict.fromkeys(cell.dataset for cell in view.cells) if name]
-        absent = [name for name in names if not status(CATALOGUE[name], data_dir)]
-        available = ", ".join(name for name in names if name not in absent)
-        lines = [view.title, f"[green]available: {available}[/green]" if available else ""]
-        lines += [f"[dim]missing: {', '.join(absent)}[/dim]"] if absent else []
-        done, text = len(view.cells) - len(view.empty), "\n".join(filter(None, lines))
+        names = filter(None, dict.fromkeys(cell.dataset for cell in view.cells))
+        absent = ", ".join(name for name in names if not status(CATALOGUE[name], data_dir))
+        text = f"{view.title}\n[dim]missing data: {absent}[/dim]" if absent else view.title
+        done = len(view.cells) - len(view.empty)
         table.add_row(view.artifact, text, str(done), str(len(view.empty)))
     console.print(table, highlight=False)
     console.print(

@@ -115,9 +115,7 @@ def _picture(grid: pd.DataFrame) -> Picture:
 def _table(grid: pd.DataFrame) -> Table:
     groups = grid.groupby(["gamma", "title"], sort=False)["error"]
     cells = groups.apply(lambda errors: mean_cell(errors.dropna(), digits=2)).unstack()
-    cells = cells[list(dict.fromkeys(grid["title"]))].map(
-        lambda cell: cell if isinstance(cell, Cell) else Cell(None)
-    )
+    cells = cells[list(dict.fromkeys(grid["title"]))]
     cells.insert(0, "γ", [Cell(gamma, digits=1) for gamma in cells.index])
     note = "Error rate %, mean ± standard deviation over n seeds."
     return Table.of(cells, "Error against γ", [note])

@@ -234,18 +234,3 @@ def _data_notes(runs: pd.DataFrame) -> list[str]:
         own = [note for note in run.extra.get("notes", ()) if note not in spec.notes]
         notes |= dict.fromkeys(f"{spec.title}: {note}." for note in own)
     return list(notes)
-
-
-def readme_table(view: View, dataset: str) -> Table:
-    """The error rates of one dataset: the paper's value and ours."""
-    runs, labels = runs_of(view), dict.fromkeys(_settings(view).values())
-    own = runs[(runs["dataset"] == dataset) & (runs["metric"] == "error")]
-    rows = []
-    for method in dict.fromkeys(c.method for c in view.trainings if c.dataset == dataset):
-        printed = paper.printed(view.artifact, dataset, "resnet18", method, "error")
-        row = {METRICS["error"].heading: method_name(method), "paper": Cell(printed, digits=2)}
-        for label in labels:
-            found = own[(own["method"] == method) & (own["variant"] == label)]
-            row[f"ours, {label}"] = mean_cell(found["value"], 2)
-        rows.append(row)
-    return Table.of(pd.DataFrame(rows))

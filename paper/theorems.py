@@ -71,8 +71,7 @@ def measure_equivalence(cell: MeasurementCell, context: Context) -> dict[str, An
         blend = MixPlan(torch.tensor([[0, 1]]), pair, batch_size=2)
         largest = max(largest, float((zeta - apply_plan(samples, blend)[0]).abs().max()))
     gammas = [gamma_from_lam(lam) for lam in LAMS]
-    values = {"lams": list(LAMS), "gammas": gammas, "weights": weights}
-    return {**values, "largest_difference": largest}
+    return {"lams": [*LAMS], "gammas": gammas, "weights": weights, "largest_difference": largest}
 
 
 def draw(view: View) -> Result:

@@ -31,7 +31,7 @@ def load(
     progress: Progress | None = None,
     fetch: bool = False,
 ) -> Dataset:
-    """The dataset of that name, in any case, with - or _.
+    """The dataset of that name.
 
     name: a name, or a changed copy of an entry of `CATALOGUE` (`dataclasses.replace`), for data in
         the layout of a catalogued dataset with other sizes or checksums.
@@ -41,8 +41,12 @@ def load(
     torch.Size([8192, 3])
     """
     spec = find(name)
+    if spec.split == "drawn":
+        # each time, because it takes milliseconds
+        splits, origin = draw_splits(spec.name, seed=0), "drawn with seed 0"
+        return from_tensors(spec.name, splits, spec.classes, origin=origin, notes=spec.notes)
     found = request(spec, data_dir, fetch=fetch)
-    return _draw(spec) or found.open() or found.prepare(progress)
+    return found.open() or found.prepare(progress)
 
 
 prepare = partial(load, fetch=True)
@@ -52,14 +56,12 @@ def find(name: str | DatasetSpec) -> DatasetSpec:
     """The entry of the catalogue."""
     if isinstance(name, DatasetSpec):
         return name
-    key = name.lower().replace("-", "").replace("_", "")
-    found = next((spec for spec in CATALOGUE.values() if spec.name.replace("_", "") == key), None)
-    if found is None:
+    if name not in CATALOGUE:
         hint = did_you_mean(name, CATALOGUE, limit=3)
         raise DatasetNotFoundError(
             f"{name!r} is not a dataset of the paper.{hint} `python -m paper data` lists all."
         )
-    return found
+    return CATALOGUE[name]
 
 
 def request(spec: DatasetSpec, data_dir: DataDir = None, *, fetch: bool = False) -> Request:
@@ -67,8 +69,7 @@ def request(spec: DatasetSpec, data_dir: DataDir = None, *, fetch: bool = False)
     base = resolve_data_dir(data_dir)
     settings: dict[str, object] = {"classes": spec.classes, "shape": spec.shape}
     settings |= {"fit": [spec.fit.size, spec.fit.crop], "reader": spec.reader}
-    if spec.split == "made":
-        settings["seed"] = 0
+    settings |= {"seed": 0} if spec.split == "made" else {}
     folder = cache.prepared_folder(base, spec.name, settings)
     return Request(folder, partial(_read, spec, base, fetch))
 
@@ -92,14 +93,6 @@ def with_reported_split(dataset: Dataset) -> Dataset:
     # results on different splits must not be combined
     mark = f"{dataset.fingerprint}-val"
     return replace(dataset, val=None, test=dataset.val, fingerprint=mark, notes=notes)
-
-
-def _draw(spec: DatasetSpec) -> Dataset | None:
-    """Synthetic data, drawn each time because it takes milliseconds; else None."""
-    if spec.split != "drawn":
-        return None
-    splits, origin = draw_splits(spec.name, seed=0), "drawn with seed 0"
-    return from_tensors(spec.name, splits, spec.classes, origin=origin, notes=spec.notes)
 
 
 def _read(spec: DatasetSpec, data_dir: Path, fetch: bool, progress: Progress | None) -> Source:

@@ -104,7 +104,7 @@ def test_the_command_lists_describes_and_prepares(tmp_path):
 
     listed = run()
     assert all(f" {name} {sum(CATALOGUE[name].sizes.values()):,} " in listed for name in CATALOGUE)
-    assert "put release_v0.zip" in run("Derm7pt-Clinical")
+    assert "put release_v0.zip" in run("derm7pt_clinical")
     run("--prepare", status=2)
     with miniatures.installed("uda", data_dir=tmp_path):
         assert "files, not prepared: python -m paper data uda --prepare" in run("uda")

@@ -9,7 +9,7 @@ from test_values import cells_of
 from paper.artifacts import draw, make_view
 from paper.page import write_artifact
 from paper.records import RecordStore
-from paper.tables import compare, readme_table, runs_of
+from paper.tables import compare, runs_of
 
 # error rates by method, one per seed
 ERRORS = {
@@ -116,13 +116,6 @@ def test_notes_of_records_about_their_data_are_notes_of_the_table(tmp_path):
     table = draw(make_view("skin", store)).tables["skin"]
     assert "ours, from scratch" in table.columns
     assert f"ISIC 2017: {note}." in table.notes
-
-
-def test_one_dataset_for_the_readme(natural):
-    rows = table_rows(readme_table(natural, "cifar10"))
-    assert rows[0] == ["error %", "paper", "ours, crop-flip", "ours, flip"]
-    assert rows[5] == ["ζ-mixup (2.8)", "4.67", "4.97 ± 0.08 (n = 3)", "–"]
-    assert len(rows) == 7
 
 
 def test_an_artifact_is_written_in_every_format(natural, tmp_path):
