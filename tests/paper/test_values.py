@@ -92,18 +92,14 @@ def test_the_sweep_is_a_fixed_sequence():
     assert sweep_settings(200)[-1] == (3.204, 0.0001452)
 
 
-def test_zetamix_is_asked_for_by_its_short_name():
-    found = cells_of("zetamix", methods=("zetamix",), datasets=("cifar100",))
-    assert {cell.method for cell in found} == {ZETAMIX}
-    assert len(found) == 3
-
-
 def test_seeds_replace_those_of_the_artifact():
     assert {cell.seed for cell in cells_of("natural", seeds=(5,))} == {5}
     # once for each dataset, method and recipe, seed by seed
     cells = cells_of("zetamix", seeds=(0, 7), datasets=("cifar10",))
     assert [cell.seed for cell in cells] == 2 * (10 * [0] + 10 * [7])
     assert [cell.subset is None for cell in cells] == 20 * [False] + 20 * [True]
+    # by its short name
+    assert {cell.method for cell in cells_of("zetamix", methods=("zetamix",))} == {ZETAMIX}
 
 
 @pytest.mark.parametrize(
