@@ -135,13 +135,6 @@ def test_neighbours_are_other_points_and_points_finite():
         dimension(torch.full((20, 3), math.nan), 3)
 
 
-def test_first_points_win_a_contest():
-    # six points around the first one, all at distance 1
-    points = torch.tensor([[0.0, 0, 0], [1, 0, 0], [-1, 0, 0], [0, 1, 0], [0, -1, 0], [0, 0, 1]])
-    assert neighbours_of(points, 2)[0].sort().values.tolist() == [1, 2]
-    assert neighbours_of(points, 4)[0].sort().values.tolist() == [1, 2, 3, 4]
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("neighbours", [8, 128])
 @pytest.mark.parametrize("name", DATA)

@@ -38,11 +38,9 @@ def test_the_summary_restricts_to_certain_outputs():
     assert means["cross_entropy_certain"]["value"] == pytest.approx(math.log(4) / 2, rel=1e-6)
     assert means["cross_entropy_certain"]["n"] == 2
     assert (means["agreement"]["value"], means["agreement_certain"]["value"]) == (0.5, 0.5)
-
-
-def test_without_certain_outputs_there_is_no_mean():
-    found = judge(lambda samples: torch.zeros(2, 2), torch.rand(2, 1), torch.eye(2))
-    assert found.summary()["cross_entropy_certain"]["value"] is None
+    # without certain outputs there is no mean
+    unsure = judge(lambda samples: torch.zeros(2, 2), torch.rand(2, 1), torch.eye(2))
+    assert unsure.summary()["cross_entropy_certain"]["value"] is None
 
 
 @pytest.mark.parametrize(
