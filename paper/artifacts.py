@@ -1,8 +1,9 @@
 """The artifacts: each figure and table of the paper with the cells that it needs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from types import ModuleType
 from typing import NamedTuple
 
 from paper import (
@@ -28,38 +29,24 @@ class Artifact(NamedTuple):
     """A figure or table of the paper, or one of ours."""
 
     title: str
-    cells: Callable[[], Sequence[PaperCell]]
-    draw: Callable[[View], Result]
+    module: ModuleType
+    """Has `cells()`, which the artifact needs, and `draw(view)`, which returns a `Result`."""
 
 
 ARTIFACTS: Mapping[str, Artifact] = {
-    "overview": Artifact(
-        "samples and weights of each output, N = 3, 4, 8", overview.cells, overview.draw
-    ),
-    "distributions": Artifact(
-        "crescents, spirals, helix over γ and N", distributions.cells, distributions.draw
-    ),
-    "mnist": Artifact("mixed digits, soft labels, realism by LeNet-5", mnist.cells, mnist.draw),
-    "dimension": Artifact("local intrinsic dimension against γ", dimension.cells, dimension.draw),
-    "natural": Artifact("table 1: error on natural images", tables.natural_cells, tables.draw),
-    "skin": Artifact("balanced accuracy on skin lesions", tables.skin_cells, tables.draw),
-    "skin-detailed": Artifact(
-        "skin lesions with micro and macro F1", tables.skin_cells, tables.draw
-    ),
-    "medmnist": Artifact("AUC and accuracy on MedMNIST", tables.medmnist_cells, tables.draw),
-    "timing": Artifact("time of training and of one batch", timing.cells, timing.draw),
-    "sensitivity": Artifact(
-        "error against γ and weight decay", sensitivity.cells, sensitivity.draw
-    ),
-    "theorems": Artifact(
-        "dominance over γ and N; equivalence to mixup", theorems.cells, theorems.draw
-    ),
-    "zetamix-search": Artifact(
-        "ZetaMix: the search for its default, on validation data", search.cells, search.draw
-    ),
-    "zetamix": Artifact(
-        "ZetaMix against common baselines, on six datasets", comparison.cells, comparison.draw
-    ),
+    "overview": Artifact("samples and weights of each output, N = 3, 4, 8", overview),
+    "distributions": Artifact("crescents, spirals, helix over γ and N", distributions),
+    "mnist": Artifact("mixed digits, soft labels, realism by LeNet-5", mnist),
+    "dimension": Artifact("local intrinsic dimension against γ", dimension),
+    "natural": Artifact("table 1: error on natural images", tables),
+    "skin": Artifact("balanced accuracy on skin lesions", tables),
+    "skin-detailed": Artifact("skin lesions with micro and macro F1", tables),
+    "medmnist": Artifact("AUC and accuracy on MedMNIST", tables),
+    "timing": Artifact("time of training and of one batch", timing),
+    "sensitivity": Artifact("error against γ and weight decay", sensitivity),
+    "theorems": Artifact("dominance over γ and N; equivalence to mixup", theorems),
+    "zetamix-search": Artifact("ZetaMix: the search for its default, on validation data", search),
+    "zetamix": Artifact("ZetaMix against common baselines, on six datasets", comparison),
 }
 # measured within seconds or minutes, and drawn only as a whole
 COMPLETE_ONLY = ("overview", "distributions", "mnist", "theorems")
@@ -76,8 +63,6 @@ MEASURES: Mapping[str, Measure] = {
     "equivalence": theorems.measure_equivalence,
     "contrast": comparison.measure_contrast,
 }
-# additional methods in the paper's tables
-OWN_METHODS = ("switch", ZETAMIX)
 
 
 def select_cells(
@@ -90,7 +75,8 @@ def select_cells(
 
     seeds: replace those of the artifact, which trains models.
     """
-    cells = list(ARTIFACTS[id].cells())
+    cells: list[PaperCell]
+    cells = tables.cells(id) if id in TABLES else ARTIFACTS[id].module.cells()
     # zetamix may be requested by its short name; its cells have all options
     spelled = [ZETAMIX if method == "zetamix" else method for method in methods]
     for field, names in {"dataset": datasets, "method": spelled}.items():
@@ -115,18 +101,13 @@ def _with_seeds(id: str, cells: Sequence[PaperCell], seeds: Sequence[int]) -> li
 
 
 def make_view(id: str, store: RecordStore, cells: Sequence[PaperCell] | None = None) -> View:
-    """The cells of an artifact, by default all, and methods of ours that have records."""
-    cells = select_cells(id) if cells is None else cells
-    own: dict[TrainingCell, None] = {}
-    if id in TABLES:
-        trainings = [cell for cell in cells if isinstance(cell, TrainingCell)]
-        own = {replace(cell, method=name): None for cell in trainings for name in OWN_METHODS}
-    more = [cell for cell in own if store.find(cell) is not None]
-    return View(id, ARTIFACTS[id].title, cells, store, more)
+    """The cells of an artifact, by default all, with their records."""
+    return View(id, ARTIFACTS[id].title, select_cells(id) if cells is None else cells, store)
 
 
 def draw(view: View) -> Result:
     """Figures and tables of an artifact; none of one that is drawn only as a whole."""
     if view.artifact in COMPLETE_ONLY and view.empty:
         return Result()
-    return ARTIFACTS[view.artifact].draw(view)
+    result: Result = ARTIFACTS[view.artifact].module.draw(view)
+    return result

@@ -32,8 +32,6 @@ LATE = {
     "switch": "switch:until=0.8",
 }
 SHOWN = [each for method in METHODS for each in (method, LATE.get(method)) if each]
-
-
 # datasets, parts of them and seeds, whose number was fixed before the first run: three seeds
 # everywhere, then more where a run takes seconds, because with three a difference has to be eleven
 # times its standard error to be significant after Holm's correction over six methods
@@ -96,11 +94,12 @@ def measure_contrast(cell: MeasurementCell, context: Context) -> dict[str, Any]:
     mixed = ((images if mix is None else mix(images, labels)[0]) for images, labels in batches)
     contrast = torch.cat([images.flatten(1).std(1) for images in mixed])[: recipe["images"]]
     counts = torch.histc(contrast, recipe["bins"], 0, recipe["top"])
-    return {"contrast": mean_of(contrast).as_dict(), "counts": counts.int().tolist()}
+    return {"contrast": mean_of(contrast), "counts": counts.int().tolist()}
 
 
 def draw(view: View) -> Result:
-    runs, tests = read_runs(view), compare(view)
+    runs = read_runs(view)
+    tests = compare(view, runs)
     tables = {"zetamix": main_table(view, runs, tests)}
     if len(tests):
         tables["differences"] = _difference_table(tests)
@@ -121,7 +120,7 @@ def _column(cell: TrainingCell) -> str:
 
 def columns_of(view: View) -> dict[str, TrainingCell]:
     """A cell of each column of the table, of any method and seed."""
-    return {_column(cell): cell for cell in view.cells if isinstance(cell, TrainingCell)}
+    return {_column(cell): cell for cell in view.trainings}
 
 
 def read_runs(view: View) -> pd.DataFrame:
@@ -139,9 +138,9 @@ def read_runs(view: View) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["dataset", "method", "seed", "metric", "value"])
 
 
-def compare(view: View) -> pd.DataFrame:
+def compare(view: View, runs: pd.DataFrame) -> pd.DataFrame:
     """ZetaMix minus each other method: `paired_tests` with Holm's correction over a column."""
-    runs, found = read_runs(view), [pd.DataFrame(columns=["dataset", "method", "significant"])]
+    found = [pd.DataFrame(columns=["dataset", "method", "significant"])]
     for column, cell in columns_of(view).items():
         own, metric = runs[runs["dataset"] == column], _metric(cell)
         if ZETAMIX in set(own["method"]):
@@ -155,14 +154,16 @@ def compare(view: View) -> pd.DataFrame:
 
 
 def main_table(view: View, runs: pd.DataFrame, tests: pd.DataFrame) -> Table:
-    """A row per method, a column per dataset; the last row is the difference to the best other."""
+    """A row per method, a column per dataset with runs; last, the difference to the best other."""
     frame = pd.DataFrame({"method": [*map(method_name, SHOWN), RIVAL]})
     for column, cell in columns_of(view).items():
         metric, own = _metric(cell), runs[runs["dataset"] == column]
+        if not len(own):
+            continue
         means = metric.sign * own.groupby("method")["value"].mean()
         found = tests[tests["dataset"] == column].set_index("method")
         apart = found["significant"].to_dict()
-        most = int(own["method"].value_counts().max()) if len(own) else 0
+        most = int(own["method"].value_counts().max())
         cells: list[Cell | str] = []
         for method in SHOWN:
             shown = mean_cell(own.loc[own["method"] == method, "value"], metric.digits)
@@ -211,15 +212,11 @@ def _difference_table(tests: pd.DataFrame) -> Table:
 def readme_section(view: View) -> str:
     """The columns that have runs, as Markdown, and how many runs are missing."""
     runs = read_runs(view)
-    trainings = [cell for cell in view.cells if isinstance(cell, TrainingCell)]
-    kept = [cell for cell in trainings if _column(cell) in set(runs["dataset"])]
-    table = main_table(replace(view, cells=kept), runs, compare(view))
+    table = main_table(view, runs, compare(view, runs))
     parts = [table.markdown(), " ".join(table.notes[:2]), table.notes[2]]
-    missing = sum(view.store.find(cell) is None for cell in trainings)
-    if missing:
-        parts.append(
-            f"{missing} of the {len(trainings)} runs of this comparison have not been made yet."
-        )
+    if missing := sum(isinstance(cell, TrainingCell) for cell in view.empty):
+        total = len(view.trainings)
+        parts.append(f"{missing} of the {total} runs of this comparison have not been made yet.")
     return "\n\n".join(parts)
 
 

@@ -22,8 +22,6 @@ class Context:
     device: torch.device
     dataset: Dataset = field(init=False)
     """That of the current cell, if it has one."""
-    dimensions: dict[tuple[str | int, ...], dict[int, Tensor]] = field(default_factory=dict)
-    """Local dimensions by number of neighbours, for cells that share a neighbour search."""
 
     def mix(self, cell: MeasurementCell, split: Split) -> tuple[Tensor, Tensor]:
         """Outputs of a cell's method and their labels [n, classes], in the order of the samples.

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from paper.context import Context
 from paper.datasets import CATALOGUE
-from paper.drawing import Result, blank, estimate_cell, finish, gamma_of
+from paper.drawing import Result, estimate_cell, finish, gamma_of
 from paper.measure.dimension import local_dimension
 from paper.measure.estimate import mean_of
 from paper.records import MeasurementCell, View
@@ -46,24 +46,13 @@ def cells() -> list[MeasurementCell]:
 
 
 def measure(cell: MeasurementCell, context: Context) -> dict[str, Any]:
-    """Mean and spread of the local dimension over all outputs.
-
-    Cells that differ only in the number of neighbours share the search, which takes two thirds of
-    the time on a CPU: the first one measures all of them.
-    """
-    count, train = cell.recipe["neighbours"], context.dataset.train
-    same = (context.dataset.fingerprint, cell.method, cell.seed, cell.recipe["batch"])
-    found = context.dimensions.setdefault(same, {})
-    if count not in found:
-        outputs, _ = context.mix(cell, train)
-        memory = CPU_MEMORY
-        if context.device.type == "cuda":
-            # half of the free memory: all products of 50,000 images take 20 GB
-            memory = max(memory, torch.cuda.mem_get_info(context.device)[0] / 2e9)
-        counts = sorted({count, *(other for other in NEIGHBOURS if other < len(train))})
-        dimensions = local_dimension(outputs, counts, memory_gb=memory)
-        found.update(zip(counts, dimensions, strict=True))
-    return mean_of(found[count]).as_dict()
+    """Mean and spread of the local dimension over all outputs."""
+    outputs, _ = context.mix(cell, context.dataset.train)
+    memory = CPU_MEMORY
+    if context.device.type == "cuda":
+        # half of the free memory: all products of 50,000 images take 20 GB
+        memory = max(memory, torch.cuda.mem_get_info(context.device)[0] / 2e9)
+    return mean_of(local_dimension(outputs, cell.recipe["neighbours"], memory_gb=memory))
 
 
 @dataclass(frozen=True)
@@ -83,7 +72,7 @@ class Curve:
     @property
     def lower_from(self) -> float | None:
         """The smallest measured γ from which on ζ-mixup is lower than mixup."""
-        if not {"none", "mixup:1.0"} <= set(self.values):
+        if "mixup:1.0" not in self.values:
             return None
         mixup = self.values["mixup:1.0"]["value"]
         above = max((g for g, v in self.zeta.items() if v["value"] >= mixup), default=-1.0)
@@ -97,17 +86,16 @@ class Curve:
 
 def draw(view: View) -> Result:
     curves = curves_of(view)
-    return Result([_picture(curves)], {"dimension": _table(curves)})
+    return Result([_picture(curves)], {"dimension": _table(curves)}) if curves else Result()
 
 
 def curves_of(view: View) -> list[Curve]:
+    """Those that have records."""
     curves: dict[str, Curve] = {}
-    for cell, record in view.measured("dimension"):
-        count = cell.recipe["neighbours"]
-        title = f"{CATALOGUE[cell.dataset].title}, k = {count}"
-        curve = curves.setdefault(title, Curve(title, count, {}))
-        if record is not None:
-            curve.values[cell.method] = record.values
+    for record in view.measurements("dimension"):
+        count = record.recipe["neighbours"]
+        title = f"{CATALOGUE[record.dataset].title}, k = {count}"
+        curves.setdefault(title, Curve(title, count, {})).values[record.method] = record.values
     return list(curves.values())
 
 
@@ -124,8 +112,7 @@ def _picture(curves: list[Curve]) -> Picture:
             handles |= dict(zip(labels, lines, strict=True))
         for row in panels:
             row[0].set_ylabel("local dimension")
-        if handles:
-            figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
         return finish(
             figure,
             "dimension",
@@ -139,9 +126,6 @@ def _picture(curves: list[Curve]) -> Picture:
 
 
 def _draw_curve(axes: Axes, curve: Curve) -> None:
-    if not curve.values:
-        blank(axes)
-        return
     for method, (label, colour, line) in LEVELS.items():
         if method in curve.values:
             values = curve.values[method]
@@ -165,20 +149,18 @@ def _band(values: dict[str, Any]) -> tuple[float, float]:
 def _table(curves: list[Curve]) -> Table:
     methods = {"none": "original", "mixup:1.0": "mixup"}
     methods |= {f"zeta:{gamma}": f"γ = {gamma}" for gamma in TABLE_GAMMAS}
-    lower = "lower from γ"
     frame = pd.DataFrame({"data": [curve.title for curve in curves]})
     for method, name in methods.items():
         values = (curve.values.get(method) for curve in curves)
         frame[name] = [estimate_cell(value, "spread", digits=2) for value in values]
-    frame[lower] = [Cell(curve.lower_from, digits=2) for curve in curves]
+    frame["lower from γ"] = [Cell(curve.lower_from, digits=2) for curve in curves]
     saturated = "; ".join(curve.title for curve in curves if curve.is_saturated)
     notes = [
         "Mean ± standard deviation between points; k: neighbours, without the point itself; "
         "components above 5 % of the largest count. 128 samples per batch. The paper shows curves "
         "without numbers, and does not state its batch size.",
         "The paper claims that mixup inflates the dimension everywhere, and that ζ-mixup is below "
-        f"mixup from {GAMMA_MIN:.5f} on.",
+        f"mixup from {GAMMA_MIN:.5f} on. Last column: from which measured γ on it is.",
         *([f"Saturated (k neighbours span k − 1): {saturated}."] if saturated else []),
     ]
-    tips = {lower: "ζ-mixup is below mixup from this γ on, of those measured"}
-    return Table.of(frame, "Local intrinsic dimension", notes, tips)
+    return Table.of(frame, "Local intrinsic dimension", notes)

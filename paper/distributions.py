@@ -51,12 +51,12 @@ def measure(cell: MeasurementCell, context: Context) -> dict[str, Any]:
     if cell.method != "none":
         cloud = Cloud(samples, MEMORY)
         nearest = distances_to(Cloud(outputs, MEMORY, cloud.origin), cloud, 1)
-        values["distance"] = mean_of(nearest).as_dict()
+        values["distance"] = mean_of(nearest)
     # half precision has an error of a thousandth: a tenth of the width of a plotted dot
     values["samples"] = outputs.half()
     if context.dataset.num_classes > 1:
         wrong = wrong_labels(outputs, targets, samples, train.labels.to(samples.device))
-        values["label_error"] = mean_of(wrong).as_dict()
+        values["label_error"] = mean_of(wrong)
         values["targets"] = targets.half()
     return values
 
@@ -211,13 +211,10 @@ def _table(view: View) -> Table:
         for record in _records(view, name)
         if record.method != "none"
     ]
-    tips = {
-        "wrong labels %": "outputs whose largest class is not that of the nearest original",
-        "distance": "mean distance to the nearest original",
-    }
     note = (
-        "Mean ± standard error over all outputs of one draw. The paper claims that ζ-mixup "
+        "Mean ± standard error over all outputs of one draw: the share whose largest class is not "
+        "that of the nearest original, and the distance to it. The paper claims that ζ-mixup "
         "preserves class boundaries at every γ, and gives neither numbers nor N for this figure."
     )
     caption = f"Label errors and distances, N = {BATCH}"
-    return Table.of(pd.DataFrame(rows), caption, [note], tips)
+    return Table.of(pd.DataFrame(rows), caption, [note])

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import matplotlib
 import pandas as pd
@@ -10,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
+from paper.measure.estimate import Estimate
 from zetamix.methods import display_name, parse
 from zetamix_lab.report import Cell, Picture, Table
 from zetamix_lab.report.figure import COLOURS
-from zetamix_lab.report.table import Mark
 
 # from one class to the other; both ends and the middle differ in lightness
 SOFT_LABELS = LinearSegmentedColormap.from_list("labels", [COLOURS[0], "#b0a8b9", COLOURS[1]])
@@ -58,9 +57,9 @@ def gamma_of(method: str) -> str:
 
 
 def estimate_cell(
-    estimate: Mapping[str, Any] | None, error: str, *, scale: float = 1, digits: int | None = None
+    estimate: Estimate | None, error: str, *, scale: float = 1, digits: int | None = None
 ) -> Cell:
-    """A cell of a `measure.Estimate`; `error` is the key of the number to show after ±."""
+    """A cell of an estimate; `error` is the key of the number to show after ±."""
     if estimate is None or estimate["value"] is None:
         return Cell(None)
     spread = None if estimate[error] is None else scale * estimate[error]
@@ -68,13 +67,13 @@ def estimate_cell(
     return Cell(scale * estimate["value"], error=spread, digits=digits, note=note)
 
 
-def mean_cell(values: Sequence[float] | pd.Series, digits: int, mark: Mark = "") -> Cell:
+def mean_cell(values: Sequence[float] | pd.Series, digits: int) -> Cell:
     """Mean ± standard deviation (n); empty without values."""
     values = pd.Series(values, dtype=float)
     if values.empty:
         return Cell(None)
     spread = float(values.std()) if len(values) > 1 else None
-    return Cell(float(values.mean()), error=spread, n=len(values), digits=digits, mark=mark)
+    return Cell(float(values.mean()), error=spread, n=len(values), digits=digits)
 
 
 def signed_cells(values: Iterable[float], digits: int) -> list[Cell]:
@@ -93,10 +92,3 @@ def bare(axes: Axes) -> None:
     axes.set(xticks=[], yticks=[])
     for side in axes.spines.values():
         side.set(visible=True, linewidth=0.5, color="#bbbbbb")
-
-
-def blank(axes: Axes) -> None:
-    """A panel without data."""
-    bare(axes)
-    style: dict[str, Any] = {"ha": "center", "va": "center", "transform": axes.transAxes}
-    axes.text(0.5, 0.5, "no record yet", size=8, **style)

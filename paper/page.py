@@ -49,25 +49,17 @@ def claim_table(views: Sequence[View]) -> Table:
     for view in views:
         claim = paper.read()["claims"].get(view.artifact, f"Ours: {view.title}")
         rows.append([Cell(claim, link=view.artifact), view.progress])
-    tips = {"measured": "cells with a result, of all cells of the figure or table"}
     caption = "Each claim links to its figures, tables and missing cells"
-    return Table(["claim of the paper", "measured"], rows, caption, tips=tips)
+    return Table(["claim of the paper", "cells measured"], rows, caption)
 
 
 def _section(view: View, result: Result) -> Section:
-    more = f", and {len(view.more)} with methods of ours" if view.more else ""
-    blocks: list[Block] = [f"Measured: {view.progress} cells{more}."]
-    blocks += [*result.findings, *result.pictures]
-    tables = list(result.tables.values())
-    if view.records:
-        blocks += tables
-    elif tables:
-        blocks.append(Section("The paper's values", tables))
+    blocks: list[Block] = [f"Measured: {view.progress} cells."]
+    blocks += [*result.findings, *result.pictures, *result.tables.values()]
     blocks += filter(None, [empty_cells(view)])
     if view.artifact not in paper.TABLES:
         # tables of trained models have these as notes
-        issues = paper.footnotes(view.artifact)
-        blocks += [f"About the paper: {issue.sentence}" for issue in issues]
+        blocks += paper.footnotes(view.artifact)
     return Section(sentence_case(view.title), [*blocks, *_provenance(view)], anchor=view.artifact)
 
 
@@ -95,5 +87,5 @@ def empty_cells(view: View) -> str:
         f"Not run yet: {len(view.empty):,} of {len(view.cells):,} cells, of {', '.join(names)}. "
         f"They are run by: python -m paper {view.artifact} "
         f"{shlex.join(['--out', str(view.store.folder)])}; how to get their data is shown by: "
-        "python -m paper data info NAME."
+        "python -m paper data NAME."
     )

@@ -97,13 +97,6 @@ class MeasurementCell:
         """What the records of this cell have in common."""
         return json.dumps([self.kind, self.dataset, self.method, self.recipe], sort_keys=True)
 
-    @property
-    def name(self) -> str:
-        # without a nested training recipe, which would be six lines long
-        flat = {key: value for key, value in self.recipe.items() if not isinstance(value, dict)}
-        details = ", ".join(f"{key} {value}" for key, value in flat.items())
-        return " ".join(filter(None, (self.kind, self.dataset, self.method, details)))
-
 
 PaperCell: TypeAlias = TrainingCell | MeasurementCell
 
@@ -251,23 +244,14 @@ class View:
     cells: Sequence[PaperCell]
     """The cells that the figure or table needs."""
     store: RecordStore
-    more: Sequence[TrainingCell] = ()
-    """Cells of methods that the paper's table does not have, where they have records."""
 
     @cached_property
     def trainings(self) -> list[TrainingCell]:
-        return [cell for cell in (*self.cells, *self.more) if isinstance(cell, TrainingCell)]
-
-    def measured(self, kind: str) -> Iterator[tuple[MeasurementCell, Measurement | None]]:
-        """Cells of one kind in order, each with its record or None."""
-        for cell in self.cells:
-            if isinstance(cell, MeasurementCell) and cell.kind == kind:
-                record = self.store.find(cell)
-                yield cell, record if isinstance(record, Measurement) else None
+        return [cell for cell in self.cells if isinstance(cell, TrainingCell)]
 
     def measurements(self, kind: str) -> list[Measurement]:
         """Records of one kind, in the order of their cells."""
-        return [record for _, record in self.measured(kind) if record is not None]
+        return [r for r in self.records if isinstance(r, Measurement) and r.kind == kind]
 
     @cached_property
     def empty(self) -> list[PaperCell]:
@@ -281,5 +265,5 @@ class View:
 
     @cached_property
     def records(self) -> list[Record]:
-        records = (self.store.find(cell) for cell in (*self.cells, *self.more))
+        records = map(self.store.find, self.cells)
         return [record for record in records if record is not None]

@@ -78,21 +78,17 @@ class Session:
         empty = [cell for cell in cells if self.store.find(cell) is None]
         trainings = [cell for cell in empty if isinstance(cell, TrainingCell)]
         measured = [cell for cell in empty if isinstance(cell, MeasurementCell)]
-        # of those that need a certain one
-        devices = [cell.recipe.get("device", here) for cell in measured]
-        if elsewhere := [device for device in devices if device != here]:
-            of = f" of {name}" if name else ""
-            named = " or ".join(sorted(set(elsewhere)))
-            yield f"{len(elsewhere)} of the cells{of} need --device {named}."
-        measured = [cell for cell in measured if cell.recipe.get("device", here) == here]
-        if not (trainings or measured) or self.stop():
+        suited = [cell for cell in measured if cell.recipe.get("device", here) == here]
+        if elsewhere := len(measured) - len(suited):
+            yield f"{elsewhere} of the cells need --device {'cpu' if here == 'cuda' else 'cuda'}."
+        if not (trainings or suited) or self.stop():
             return
         try:
             dataset = self._load(cells) if name else None
         except DatasetNotFoundError as error:
             yield str(error)
             return
-        for cell in measured:
+        for cell in suited:
             if not self.stop():
                 self._measure(artifact, cell, dataset)
         if trainings and dataset is not None:
@@ -120,7 +116,10 @@ class Session:
         return dataset
 
     def _measure(self, artifact: str, cell: MeasurementCell, dataset: Dataset | None) -> None:
-        self.log(cell.name)
+        # without a nested training recipe, which would be six lines long
+        settings = [f"{k} {v}" for k, v in cell.recipe.items() if not isinstance(v, dict)]
+        name = " ".join(filter(None, (cell.kind, cell.dataset, cell.method, ", ".join(settings))))
+        self.log(name)
         if dataset is not None:
             self.context.dataset = dataset
         began = time.perf_counter()
@@ -128,7 +127,7 @@ class Session:
             with self.stop.at_once():
                 found = MEASURES[cell.kind](cell, self.context)
         except Stopped:
-            self.log(f"Not saved, will start again: {cell.name}")
+            self.log(f"Not saved, will start again: {name}")
             return
         arrays = {name: value for name, value in found.items() if isinstance(value, Tensor)}
         record = Measurement(
@@ -181,7 +180,7 @@ def run(
     ] = None,
     show_list: Annotated[
         bool,
-        typer.Option("--list", help="List the artifacts: data, finished and missing cells."),
+        typer.Option("--list", help="List the artifacts: absent data, done and missing cells."),
     ] = False,
     datasets: Annotated[
         str | None,
@@ -224,7 +223,7 @@ def run(
             return
         if ids == [PAGE]:
             path = store.folder / "index.html"
-            write_page(views, path, machine_info(torch.device("cpu")))
+            write_page(views, path, machine_info(CPU))
             print_line(console, f"Report written to {path}")
             return
         empty = {view.artifact: len(view.empty) for view in views}
@@ -287,20 +286,18 @@ def _choose(
 
 
 def _print_list(console: Console, views: Sequence[View], data_dir: Path | None) -> None:
-    table = Table("id", "artifact and data", box=None, header_style="bold", pad_edge=False)
+    table = Table("id", "artifact", box=None, header_style="bold", pad_edge=False)
     for head in ("done", "missing"):
         table.add_column(head, justify="right", no_wrap=True)
     for view in views:
-        names = [name for name in dict.fromkeys(cell.dataset for cell in view.cells) if name]
-        absent = [name for name in names if not status(CATALOGUE[name], data_dir)]
-        available = ", ".join(name for name in names if name not in absent)
-        lines = [view.title, f"[green]available: {available}[/green]" if available else ""]
-        lines += [f"[dim]missing: {', '.join(absent)}[/dim]"] if absent else []
-        done, text = len(view.cells) - len(view.empty), "\n".join(filter(None, lines))
+        names = filter(None, dict.fromkeys(cell.dataset for cell in view.cells))
+        absent = ", ".join(name for name in names if not status(CATALOGUE[name], data_dir))
+        text = f"{view.title}\n[dim]missing data: {absent}[/dim]" if absent else view.title
+        done = len(view.cells) - len(view.empty)
         table.add_row(view.artifact, text, str(done), str(len(view.empty)))
     console.print(table, highlight=False)
     console.print(
         f"\nRecords are read from {views[0].store.folder} (--out). "
-        "python -m paper data info NAME shows how to get missing data.",
+        "python -m paper data NAME shows how to get missing data.",
         highlight=False,
     )

@@ -1,7 +1,6 @@
 """The paper's tables of trained models with our results, and the differences of ζ-mixup."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import pandas as pd
 import torch
@@ -10,20 +9,26 @@ from paper import values as paper
 from paper.datasets import CATALOGUE
 from paper.drawing import Result, mean_cell, method_name, signed_cells
 from paper.recipes import RECIPES
-from paper.records import TrainingCell, View
+from paper.records import PaperCell, TrainingCell, View
 from zetamix_lab.metrics import METRICS, resolution
 from zetamix_lab.report import Cell, Table
-from zetamix_lab.report.table import MARKED, Mark
 from zetamix_lab.statistics import CONFIDENCE, paired_tests
 from zetamix_lab.text import sentence_case
 
 # Appendix D.1 says flip only; Sec. 4.5 mentions cropping, and only with it are error rates near
 # the paper's: 4.74 % on CIFAR-10 without mixing, 7.26 % with flip only; the paper has 5.48 %
 AUGMENTATIONS = ("crop-flip", "flip")
+# methods, changes of the recipe and seeds; each value for skin and MedMNIST is of one run
+SKIN_MODELS = tuple(paper.METHODS), tuple({"model": name} for name in paper.MODELS), 1
+MODELS_OF: dict[str, tuple[Sequence[str], Sequence[dict[str, str]], int]] = {
+    "natural": (tuple(paper.METHODS), [{"augmentation": name} for name in AUGMENTATIONS], 3),
+    "skin": SKIN_MODELS,
+    "skin-detailed": SKIN_MODELS,
+    "medmnist": (("none", "mixup:1.0", "zeta:2.8"), [{}], 1),
+}
 BASELINES = ("mixup:1.0", "none")
 # what keeps runs apart
 KEYS = ["dataset", "model", "method", "variant", "metric"]
-PRINTED_MARKS: dict[str, Mark] = {"bold": "best", "underline": "second", "": ""}
 # ζ-mixup and its differences are judged by the first metric of a table
 SHOWN_METRICS = {
     "natural": ("error",),
@@ -67,32 +72,12 @@ METHOD_NOTES = (
     "The paper does not state mixup's α; ours is 1, the default of the authors' code, so that λ is "
     "uniform. Ours draws one λ per output, theirs one per batch (mixup:per=batch).",
 )
-OURS = (
-    "Methods marked as ours are not in the paper: ZetaMix, and the widely used switch between "
-    "mixup and CutMix."
-)
 
 
-def natural_cells() -> list[TrainingCell]:
-    """Table 1: six datasets, three seeds, two readings of the augmentation."""
-    changes = [{"augmentation": name} for name in AUGMENTATIONS]
-    return _cells("natural", paper.METHODS, changes, seeds=3)
-
-
-def skin_cells() -> list[TrainingCell]:
-    """Ten datasets, two models. Every value that the paper prints is of a single run."""
-    return _cells("skin", paper.METHODS, [{"model": name} for name in paper.MODELS])
-
-
-def medmnist_cells() -> list[TrainingCell]:
-    """Eight datasets, three methods."""
-    return _cells("medmnist", ("none", "mixup:1.0", "zeta:2.8"), [{}])
-
-
-def _cells(
-    group: str, methods: Iterable[str], changes: Sequence[dict[str, str]], seeds: int = 1
-) -> list[TrainingCell]:
-    """Ordered by seed, so that an unfinished table has all methods."""
+def cells(artifact: str) -> list[PaperCell]:
+    """The models of a table, ordered by seed, so that an unfinished table has all methods."""
+    methods, changes, seeds = MODELS_OF[artifact]
+    group = artifact.removesuffix("-detailed")
     return [
         TrainingCell(dataset, method, seed, recipe.change(**change))
         for dataset, recipe in RECIPES.items()
@@ -204,47 +189,34 @@ def comparison_table(view: View, runs: pd.DataFrame) -> Table:
     rows = list(dict.fromkeys((cell.dataset, cell.recipe.model, cell.method) for cell in settings))
     groups = list(dict.fromkeys(row[:2] for row in rows))
     rows.sort(key=lambda row: groups.index(row[:2]))
-    footnotes = paper.footnotes(view.artifact)
-    numbered = [issue for issue in footnotes if any(issue.concerns(*row) for row in rows)]
     heads = ["dataset", *(["model"] if len({model for _, model, _ in rows}) > 1 else []), "method"]
     values = {key: own["value"] for key, own in runs.groupby(KEYS)}
-    marks, lines = _marks(runs, rows), []
+    lines = []
     for row in rows:
-        suffix = "" if row[2] in paper.METHODS else " (ours)"
         names = {"dataset": CATALOGUE[row[0]].title, "model": paper.MODELS[row[1]]}
-        names["method"] = method_name(row[2]) + suffix
+        names["method"] = method_name(row[2])
         line: list[Cell | str] = [names[head] for head in heads]
         for metric in metrics:
-            printed, digits = (
-                paper.printed(view.artifact, *row, metric),
-                paper.METRICS[metric].digits,
-            )
-            emphasis = PRINTED_MARKS[paper.emphasis(view.artifact, *row, metric)]
-            line.append(Cell(printed, digits=digits, mark=emphasis))
+            printed = paper.printed(view.artifact, *row, metric)
+            digits = paper.METRICS[metric].digits
+            line.append(Cell(printed, digits=digits))
             for label in labels:
-                key = (*row, label, metric)
-                own = values.get(key, pd.Series(dtype=float))
-                line.append(mean_cell(own, digits, marks.get(key, "")))
+                own = values.get((*row, label, metric), pd.Series(dtype=float))
+                line.append(mean_cell(own, digits))
                 # NaN without runs
                 line += signed_cells([float(own.mean()) - printed], digits)
-        issues = [str(k) for k, issue in enumerate(numbered, 1) if issue.concerns(*row)]
-        lines.append([*line, ", ".join(issues)])
+        lines.append(line)
     explanation = (
-        f"{sentence_case(METRICS[metrics[0]].better)}. Paper: as printed, with its bold and "
-        "underlined values; no mixing is its ERM. Ours: mean ± standard deviation over n seeds; "
-        f"{MARKED}; – no run yet. Ours is at the epoch with the best validation score, or at the "
-        "last one for datasets without a validation split."
+        f"{sentence_case(METRICS[metrics[0]].better)}. Paper: as printed, without bold and "
+        "underlined values; no mixing is its ERM. Ours: mean ± standard deviation over n seeds; – "
+        "no run yet. Ours is at the epoch with the best validation score, or at the last one for "
+        "datasets without a validation split. The table of differences says what is significant."
     )
     notes = [explanation, *METHOD_NOTES, *NOTES[view.artifact], *_data_notes(runs)]
-    notes += [] if all(method in paper.METHODS for *_, method in rows) else [OURS]
-    notes += [f"[{number}] {issue.sentence}" for number, issue in enumerate(numbered, 1)]
-    notes += [f"About the paper: {i.sentence}" for i in footnotes if i not in numbered]
+    notes += paper.footnotes(view.artifact)
     caption = f"{sentence_case(view.title)}, the paper's and ours"
     heads += [name for metric in metrics for name in _column_names(metric, labels)]
-    tips = {name: "as printed" for name in heads if name.endswith(", paper")}
-    spread = "mean ± standard deviation over seeds"
-    tips |= {name: spread for name in heads if name.startswith("ours") and "−" not in name}
-    return Table([*heads, "see"], lines, caption, notes, tips)
+    return Table(heads, lines, caption, notes)
 
 
 def _column_names(metric: str, labels: Iterable[str]) -> list[str]:
@@ -252,21 +224,6 @@ def _column_names(metric: str, labels: Iterable[str]) -> list[str]:
     for suffix in (f", {label}" if label else "" for label in labels):
         names += [f"ours{suffix}", f"ours − paper{suffix}"]
     return names
-
-
-def _marks(runs: pd.DataFrame, rows: Iterable[tuple[str, str, str]]) -> dict[Any, Mark]:
-    """The best and second best of the paper's methods, where all have the same seeds."""
-    marks: dict[Any, Mark] = {}
-    names: dict[int, Mark] = {1: "best", 2: "second"}
-    methods = {method for *_, method in rows} & set(paper.METHODS)
-    own = runs[runs["method"].isin(list(methods))]
-    for key, group in own.groupby(["dataset", "model", "variant", "metric"]):
-        table = group.pivot(index="seed", columns="method", values="value")
-        if set(table.columns) == methods and not table.isna().any(axis=None):
-            means = METRICS[key[3]].sign * table.mean()
-            for method, rank in means.rank(method="dense", ascending=False).items():
-                marks[*key[:2], method, *key[2:]] = names.get(int(rank), "")
-    return marks
 
 
 def _data_notes(runs: pd.DataFrame) -> list[str]:
@@ -277,18 +234,3 @@ def _data_notes(runs: pd.DataFrame) -> list[str]:
         own = [note for note in run.extra.get("notes", ()) if note not in spec.notes]
         notes |= dict.fromkeys(f"{spec.title}: {note}." for note in own)
     return list(notes)
-
-
-def readme_table(view: View, dataset: str) -> Table:
-    """The error rates of one dataset: the paper's value and ours."""
-    runs, labels = runs_of(view), dict.fromkeys(_settings(view).values())
-    own = runs[(runs["dataset"] == dataset) & (runs["metric"] == "error")]
-    rows = []
-    for method in dict.fromkeys(c.method for c in view.trainings if c.dataset == dataset):
-        printed = paper.printed(view.artifact, dataset, "resnet18", method, "error")
-        row = {METRICS["error"].heading: method_name(method), "paper": Cell(printed, digits=2)}
-        for label in labels:
-            found = own[(own["method"] == method) & (own["variant"] == label)]
-            row[f"ours, {label}"] = mean_cell(found["value"], 2)
-        rows.append(row)
-    return Table.of(pd.DataFrame(rows))

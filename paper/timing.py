@@ -2,7 +2,8 @@
 
 import shutil
 import time
-from itertools import pairwise
+from dataclasses import replace
+from itertools import pairwise, product
 from statistics import mean, stdev
 from typing import Any
 
@@ -165,40 +166,26 @@ def draw(view: View) -> Result:
     return Result(tables=tables)
 
 
-def _benchmarks() -> dict[str, Any]:
-    benchmarks: dict[str, Any] = paper.read()["tables"]["benchmarks"]
-    return benchmarks
-
-
 def _training_table(view: View) -> Table:
-    benchmarks = _benchmarks()
-    rows = []
-    for cell, record in view.measured("training-time"):
-        printed = benchmarks["values_seconds"].get(PAPER_ROWS.get(cell.method, ""), {})
-        theirs = _scaled(printed.get(cell.dataset), 1 / 60, digits=2)
+    benchmarks, rows = paper.read()["tables"]["benchmarks"], []
+    records = {(r.dataset, r.method): r.values for r in view.measurements("training-time")}
+    for dataset, method in product(DATASETS, METHODS):
+        printed = benchmarks["values_seconds"].get(PAPER_ROWS.get(method), {})
+        theirs = _scaled(printed.get(dataset), 1 / 60, digits=2)
         ours = seconds = Cell(None)
-        if record is not None:
-            spread, deviation = record.values["epoch_s"], record.values["epoch_s_std"]
-            epochs = benchmarks["columns"][cell.dataset]["epochs"]
-            ours = _scaled({"mean": spread, "std": deviation}, epochs / 60, digits=2)
-            seconds = Cell(spread, error=deviation, n=record.values["timed"], digits=3)
-        names = CATALOGUE[cell.dataset].title, method_name(cell.method)
-        rows.append(
-            [*names, theirs, ours, _difference(ours, theirs), seconds, cell.recipe["device"]]
-        )
-    heads = ["dataset", "method", "paper, minutes", "ours, minutes", "ours − paper, minutes"]
-    heads += ["ours, seconds per epoch", "device"]
-    tips = {
-        "paper, minutes": "mean ± standard deviation of a whole training",
-        "ours, minutes": "time per epoch × the paper's number of epochs",
-        "ours, seconds per epoch": "mean ± standard deviation over epochs",
-    }
+        if values := records.get((dataset, method)):
+            epoch = {"mean": values["epoch_s"], "std": values["epoch_s_std"]}
+            ours = _scaled(epoch, benchmarks["columns"][dataset]["epochs"] / 60, digits=2)
+            seconds = replace(_scaled(epoch, 1, digits=3), n=values["timed"])
+        row = {"dataset": CATALOGUE[dataset].title, "method": method_name(method)}
+        row |= _compare(theirs, ours, "minutes")
+        rows.append({**row, "ours, seconds per epoch": seconds, "device": "cuda"})
     note = (
-        f"Paper: {benchmarks['hardware']}. Ours: a single model; minutes are the epochs of the "
-        "paper's table of times (200, 200, 80) × the time of an epoch without evaluation; n: "
-        "epochs timed."
+        f"Mean ± standard deviation. Paper: {benchmarks['hardware']}. Ours: a single model; "
+        "minutes are the epochs of the paper's table of times (200, 200, 80) × the time of an "
+        "epoch without evaluation; n: epochs timed."
     )
-    return Table.of(pd.DataFrame(rows, columns=heads), "Training time", [note], tips)
+    return Table.of(pd.DataFrame(rows), "Training time", [note])
 
 
 def _scaled(value: dict[str, float] | None, scale: float, digits: int) -> Cell:
@@ -208,30 +195,30 @@ def _scaled(value: dict[str, float] | None, scale: float, digits: int) -> Cell:
     return Cell(scale * value["mean"], error=scale * value["std"], digits=digits)
 
 
-def _difference(ours: Cell, theirs: Cell) -> Cell:
-    if not isinstance(ours.value, float) or not isinstance(theirs.value, float):
-        return Cell(None)
-    return Cell(ours.value - theirs.value, digits=ours.digits, signed=True)
+def _compare(theirs: Cell, ours: Cell, unit: str) -> dict[str, Any]:
+    """The columns of the paper's value, ours, and the difference."""
+    difference = Cell(None)
+    if isinstance(ours.value, float) and isinstance(theirs.value, float):
+        difference = Cell(ours.value - theirs.value, digits=ours.digits, signed=True)
+    return {f"paper, {unit}": theirs, f"ours, {unit}": ours, f"ours − paper, {unit}": difference}
 
 
 def _batch_table(view: View) -> Table:
-    printed = _benchmarks()["values_seconds"]
+    printed = paper.read()["tables"]["benchmarks"]["values_seconds"]
     rows, shape, order = [], "", list(SHOWN)
     for record in view.measurements("batch-time"):
-        shape = " × ".join(map(str, record.recipe["shape"]))
-        device = record.recipe["device"]
+        shape, device = " × ".join(map(str, record.recipe["shape"])), record.recipe["device"]
         measured = record.values["rows"]
         for values in sorted(measured, key=lambda r: (order.index(r["contender"]), r["mode"])):
             description, paper_row = SHOWN[values["contender"]]
             # the paper measured on a GPU
             is_comparable = paper_row is not None and device == "cuda"
             theirs = _scaled(printed[paper_row][BATCH] if is_comparable else None, 1e6, digits=1)
-            ours, *quantiles = (
-                Cell(values[key], digits=1) for key in ("median_us", "p20_us", "p80_us")
+            median, low, high = (
+                Cell(values[f"{q}_us"], digits=1) for q in ("median", "p20", "p80")
             )
-            numbers = theirs, ours, _difference(ours, theirs), *quantiles
-            rows.append([device, description, values["mode"], *numbers])
-    heads = ["device", "method", "mode", "paper, µs", "ours, µs", "ours − paper, µs", "p20", "p80"]
+            row = {"device": device, "method": description, "mode": values["mode"]}
+            rows.append({**row, **_compare(theirs, median, "µs"), "p20": low, "p80": high})
     note = (
         "Ours: median, and 20 % and 80 % quantiles, of a call that draws the plan and mixes "
         "samples and labels; eager: a plain call, graph: the replay of a captured CUDA graph. The "
@@ -239,4 +226,4 @@ def _batch_table(view: View) -> Table:
         "listing takes the weights as an argument; here they are drawn on the host and copied to "
         "the device."
     )
-    return Table.of(pd.DataFrame(rows, columns=heads), f"One batch of {shape}, float32", [note])
+    return Table.of(pd.DataFrame(rows), f"One batch of {shape}, float32", [note])

@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -57,50 +56,20 @@ def printed(artifact: str, dataset: str, model: str, method: str, metric: str) -
     >>> printed("natural", "cifar10", "resnet18", "zeta:2.8", "error")
     4.67
     """
-    value = _look_up("values", artifact, dataset, model, method, metric)
+    value = read()["tables"][TABLES[artifact]]["values"].get(dataset, {})
+    # tables of one model, or of one metric, have no level for it
+    levels = ((model, False), (METHODS.get(method), True), (METRICS[metric].key, False))
+    for key, is_required in levels:
+        if isinstance(value, Mapping):
+            value = value.get(key, None if is_required else value)
     return value if isinstance(value, float) else math.nan
 
 
-def emphasis(artifact: str, dataset: str, model: str, method: str, metric: str) -> str:
-    """The emphasis of a cell in the paper: "bold", "underline" or "".
+def footnotes(artifact: str) -> list[str]:
+    """Known errors and contradictions of the paper that belong below an artifact.
 
-    >>> emphasis("medmnist", "octmnist", "resnet18", "none", "auc")
-    'bold'
+    >>> footnotes("p-series"), len(footnotes("theorems"))
+    ([], 2)
     """
-    value = _look_up("printed_emphasis", artifact, dataset, model, method, metric)
-    return value if isinstance(value, str) else ""
-
-
-def _look_up(part: str, artifact: str, dataset: str, model: str, method: str, metric: str) -> Any:
-    """A cell of a table. Tables of one model, or of one metric, have no level for it."""
-    values = read()["tables"][TABLES[artifact]].get(part, {}).get(dataset, {})
-    levels = ((model, False), (METHODS.get(method), True), (METRICS[metric].key, False))
-    for key, is_required in levels:
-        if isinstance(values, Mapping):
-            values = values.get(key, None if is_required else values)
-    return values
-
-
-@dataclass(frozen=True)
-class Issue:
-    """An error or a contradiction in the paper."""
-
-    id: str
-    artifacts: tuple[str, ...]
-    sentence: str
-    rows: tuple[Mapping[str, str], ...] = ()
-    """Dataset, model and method of the affected table rows; a missing key matches any."""
-
-    def concerns(self, dataset: str, model: str, method: str) -> bool:
-        row = {"dataset": dataset, "model": model, "method": method}
-        return any(own.items() <= row.items() for own in self.rows)
-
-
-def footnotes(artifact: str) -> list[Issue]:
-    """Known issues of the paper that belong below an artifact.
-
-    >>> [issue.id for issue in footnotes("dimension")]
-    ['manifold-12d']
-    """
-    issues = (Issue(**issue) for issue in read()["known_issues"])
-    return [issue for issue in issues if artifact in issue.artifacts]
+    issues = [issue for issue in read()["known_issues"] if artifact in issue["artifacts"]]
+    return [f"About the paper: {issue['sentence']}" for issue in issues]

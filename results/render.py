@@ -17,7 +17,7 @@ import torch
 from paper.artifacts import draw, make_view
 from paper.comparison import readme_section
 from paper.records import RecordStore
-from paper.tables import compare, readme_table, runs_of
+from paper.tables import compare, runs_of
 from zetamix.gamma import GAMMA_MIN, describe_gamma
 from zetamix.methods import parse
 from zetamix_lab.records import RunRecord
@@ -68,7 +68,13 @@ def render(text: str, page: str = "README.md", folder: Path = HERE) -> str:
 
 
 def cifar10_table(store: RecordStore) -> str:
-    return readme_table(make_view("natural", store), "cifar10").markdown()
+    """The rows of CIFAR-10 in the table of natural images, without the differences."""
+    table = draw(make_view("natural", store)).tables["natural"]
+    names = {"method": "error %", "error rate %, paper": "paper"}
+    kept = [k for k, name in enumerate(table.columns) if name != "dataset" and "−" not in name]
+    heads = [names.get(table.columns[k], table.columns[k]) for k in kept]
+    rows = [[row[k] for k in kept] for row in table.cells if row[0].value == "CIFAR-10"]
+    return Table(heads, rows).markdown()
 
 
 def cifar10_verdict(store: RecordStore) -> str:

@@ -42,7 +42,7 @@ FIRST = {"train": 0, "val": 100, "test": 150}
 def build(name: str, data_dir: Path, *, packed: bool = False) -> DatasetSpec:
     """Write the miniature of a dataset into `data_dir`, as its archives if `packed`."""
     spec = CATALOGUE[name]
-    base = data_dir / spec.subfolder
+    base = data_dir / spec.folder
     base.mkdir(parents=True, exist_ok=True)
     counts = _builder(spec)(spec, base)
     checksums = {file: md5_of(base / file) for file in spec.checksums}

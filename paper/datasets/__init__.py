@@ -19,7 +19,7 @@ from paper.datasets.readers import READERS, find_copy, read_copy
 from zetamix_lab.data import cache, from_tensors
 from zetamix_lab.data.dataset import Dataset
 from zetamix_lab.data.errors import DataError, DatasetNotFoundError
-from zetamix_lab.data.load_dataset import DataDir, Request, digits_source
+from zetamix_lab.data.load_dataset import DataDir, Request
 from zetamix_lab.data.source import Progress, Source, resolve_data_dir
 from zetamix_lab.text import did_you_mean
 
@@ -30,22 +30,23 @@ def load(
     *,
     progress: Progress | None = None,
     fetch: bool = False,
-    force: bool = False,
 ) -> Dataset:
-    """The dataset of that name, in any case, with - or _.
+    """The dataset of that name.
 
     name: a name, or a changed copy of an entry of `CATALOGUE` (`dataclasses.replace`), for data in
         the layout of a catalogued dataset with other sizes or checksums.
     fetch: whether to download what is missing, where that is allowed.
-    force: whether to prepare the data again.
 
     >>> load("helix").train.samples.shape
     torch.Size([8192, 3])
     """
     spec = find(name)
+    if spec.split == "drawn":
+        # each time, because it takes milliseconds
+        splits, origin = draw_splits(spec.name, seed=0), "drawn with seed 0"
+        return from_tensors(spec.name, splits, spec.classes, origin=origin, notes=spec.notes)
     found = request(spec, data_dir, fetch=fetch)
-    ready = _draw(spec) or (None if force else found.open())
-    return ready or found.prepare(progress, force=force)
+    return found.open() or found.prepare(progress)
 
 
 prepare = partial(load, fetch=True)
@@ -55,14 +56,12 @@ def find(name: str | DatasetSpec) -> DatasetSpec:
     """The entry of the catalogue."""
     if isinstance(name, DatasetSpec):
         return name
-    key = name.lower().replace("-", "").replace("_", "")
-    found = next((spec for spec in CATALOGUE.values() if spec.name.replace("_", "") == key), None)
-    if found is None:
+    if name not in CATALOGUE:
         hint = did_you_mean(name, CATALOGUE, limit=3)
         raise DatasetNotFoundError(
-            f"{name!r} is not a dataset of the paper.{hint} `python -m paper data list` shows all."
+            f"{name!r} is not a dataset of the paper.{hint} `python -m paper data` lists all."
         )
-    return found
+    return CATALOGUE[name]
 
 
 def request(spec: DatasetSpec, data_dir: DataDir = None, *, fetch: bool = False) -> Request:
@@ -70,15 +69,14 @@ def request(spec: DatasetSpec, data_dir: DataDir = None, *, fetch: bool = False)
     base = resolve_data_dir(data_dir)
     settings: dict[str, object] = {"classes": spec.classes, "shape": spec.shape}
     settings |= {"fit": [spec.fit.size, spec.fit.crop], "reader": spec.reader}
-    if spec.split == "made":
-        settings["seed"] = 0
+    settings |= {"seed": 0} if spec.split == "made" else {}
     folder = cache.prepared_folder(base, spec.name, settings)
     return Request(folder, partial(_read, spec, base, fetch))
 
 
 def status(spec: DatasetSpec, data_dir: DataDir = None) -> str:
     """ "built in", "prepared", "files" that `load` will prepare, or "" if not on this machine."""
-    if spec.access == "built in":
+    if spec.split == "drawn":
         return "built in"
     if request(spec, data_dir).open() is not None:
         return "prepared"
@@ -97,18 +95,8 @@ def with_reported_split(dataset: Dataset) -> Dataset:
     return replace(dataset, val=None, test=dataset.val, fingerprint=mark, notes=notes)
 
 
-def _draw(spec: DatasetSpec) -> Dataset | None:
-    """Synthetic data, drawn each time because it takes milliseconds; else None."""
-    if spec.split != "drawn":
-        return None
-    splits, origin = draw_splits(spec.name, seed=0), "drawn with seed 0"
-    return from_tensors(spec.name, splits, spec.classes, origin=origin, notes=spec.notes)
-
-
 def _read(spec: DatasetSpec, data_dir: Path, fetch: bool, progress: Progress | None) -> Source:
     """The official files, or a copy if they are missing."""
-    if spec.access == "built in":
-        return digits_source()
     copy = None if locate(spec, data_dir) else find_copy(spec, data_dir)
     if copy is None:
         base = obtain(spec, data_dir, fetch=fetch, progress=progress)

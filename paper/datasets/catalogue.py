@@ -40,14 +40,14 @@ class RemoteFile:
 class DatasetSpec:
     """One dataset: its source, its reader, and the sizes that are expected.
 
-    `load`, `prepare` and `check` accept a changed copy (`dataclasses.replace`) instead of a name,
+    `load` and `prepare` accept a changed copy (`dataclasses.replace`) instead of a name,
     for data in the layout of a catalogued dataset with other sizes or checksums.
     """
 
     name: str
     title: str
     group: str
-    """The table of defaults: natural, skin, medmnist, synthetic or embedded."""
+    """The table of defaults: natural, skin, medmnist or synthetic."""
     classes: tuple[str, ...]
     shape: tuple[int, ...]
     """Shape of one prepared sample."""
@@ -55,10 +55,12 @@ class DatasetSpec:
     """Number of samples in each split."""
     licence: str
     reader: str
-    """Key of `paper.datasets.READERS`."""
+    """Key of `paper.datasets.READERS`; "" for data that is drawn."""
+    folder: str
+    """Name of its folder in the data folder."""
     counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Samples of each class by split, or under "all" if splits are created; {} if not published."""
-    access: Literal["built in", "download", "tool", "request"] = "download"
+    access: Literal["download", "tool", "request"] = "download"
     url: str = ""
     """Where to get the dataset, or to request it."""
     steps: str = ""
@@ -66,12 +68,8 @@ class DatasetSpec:
     files: tuple[RemoteFile, ...] = ()
     checksums: Mapping[str, str] = field(default_factory=dict)
     """md5 of the files that are read, by their path in the dataset's folder."""
-    content_md5: str = ""
-    """md5 of images and labels as arrays (`content_md5`), by which a copy is recognised."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """The class that each value, column or folder of the official label files stands for."""
-    folder: str = ""
-    """Name of its folder in the data folder, if it is not `name`."""
     fit: Fit = NATIVE
     split: Literal["official", "made", "drawn"] = "official"
     fixed_size: bool = True
@@ -80,15 +78,6 @@ class DatasetSpec:
     """The split that the paper reports on."""
     notes: tuple[str, ...] = ()
     """Differences from the paper, and choices that it leaves open."""
-
-    @property
-    def images(self) -> int:
-        return sum(self.sizes.values())
-
-    @property
-    def subfolder(self) -> str:
-        """Name of its folder in the data folder."""
-        return self.folder or self.name
 
 
 def _read_catalogue() -> dict[str, DatasetSpec]:
@@ -114,6 +103,7 @@ def _spec(name: str, fields: dict[str, Any]) -> DatasetSpec:
         shape=tuple(fields.pop("shape")),
         counts={split: tuple(sizes) for split, sizes in fields.pop("counts", {}).items()},
         reader=fields.pop("reader", name),
+        folder=fields.pop("folder", name),
         files=tuple(_file(entry, server) for entry in fields.pop("files", ())),
         fit=Fit(**fields.pop("fit", {"size": None})),
         notes=notes,

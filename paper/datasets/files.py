@@ -26,7 +26,7 @@ def obtain(
     if base is None:
         if not (fetch and spec.access == "download"):
             raise DatasetNotFoundError(not_found_message(spec, data_dir))
-        base = data_dir / spec.subfolder
+        base = data_dir / spec.folder
         for file in spec.files:
             if not file.exists(base):
                 download(file.url, base / file.path, file.md5)
@@ -44,39 +44,30 @@ def obtain(
 
 def locate(spec: DatasetSpec, data_dir: Path) -> Path | None:
     """The folder that holds all required files of a dataset, unpacked or not."""
-    return next((base for base in _partial(spec, data_dir) if not _missing(spec, base)), None)
+    return next((base for base, absent in _folders(spec, data_dir) if not absent), None)
 
 
 def not_found_message(spec: DatasetSpec, data_dir: Path) -> str:
-    """Explains how to get a dataset that is not on this machine."""
+    """Explains how to get a dataset that is not on this machine, or how to use a copy of it."""
     text = f"{spec.title} ({spec.name}) is not in {data_dir}."
-    for base in _partial(spec, data_dir)[:1]:
-        text += f" {base} is incomplete: {', '.join(_missing(spec, base))} not found."
-    return " ".join([text, copy_hint(spec, data_dir), download_hint(spec, data_dir)])
-
-
-def copy_hint(spec: DatasetSpec, data_dir: Path) -> str:
-    """How to use a copy of the images instead of the official files; "" for built-in data."""
-    if spec.access == "built in":
-        return ""
+    for base, absent in _folders(spec, data_dir)[:1]:
+        text += f" {base} is incomplete: {', '.join(absent)} not found."
     arrays = ", ".join(f"{split}_images, {split}_labels" for split in spec.sizes)
     sizes = ", ".join(f"{count:,} {split}" for split, count in spec.sizes.items())
-    return (
-        f"If you have a copy ({sizes}), save it as {data_dir / f'{spec.name}.npz'} in the MedMNIST "
-        f"layout ({arrays}), or as {'|'.join(spec.sizes)}/class/… in {data_dir / spec.name}, a "
-        "folder, .tar or .zip."
+    text += (
+        f" If you have a copy ({sizes}), save it as {data_dir / f'{spec.name}.npz'} in the "
+        f"MedMNIST layout ({arrays}), or as {'|'.join(spec.sizes)}/class/… in "
+        f"{data_dir / spec.name}, a folder, .tar or .zip. "
     )
-
-
-def download_hint(spec: DatasetSpec, data_dir: Path) -> str:
-    """The command that downloads a dataset, or the steps to get it by hand."""
-    steps = spec.steps.format(folder=data_dir / spec.subfolder)
-    if spec.access == "download":
-        option = "" if data_dir == resolve_data_dir(None) else f" --data-dir {data_dir}"
-        return f"Download and prepare it with: python -m paper data prepare {spec.name}{option}"
+    steps = spec.steps.format(folder=data_dir / spec.folder)
     if spec.access == "tool":
-        return f"Get it from {spec.url} with: {steps}"
-    return f"It cannot be downloaded automatically ({spec.licence}). At {spec.url}, {steps}."
+        return f"{text}Get it from {spec.url} with: {steps}"
+    if spec.access == "request":
+        return (
+            f"{text}It cannot be downloaded automatically ({spec.licence}). At {spec.url}, {steps}."
+        )
+    option = "" if data_dir == resolve_data_dir(None) else f" --data-dir {data_dir}"
+    return f"{text}Download and prepare it with: python -m paper data {spec.name} --prepare{option}"
 
 
 def download(url: str, path: Path, md5: str | None = None) -> None:
@@ -133,14 +124,17 @@ def unpack(archive: Path, target: Path, progress: Progress | None = None) -> Non
         ) from None
 
 
-def _partial(spec: DatasetSpec, data_dir: Path) -> list[Path]:
-    """Folders with some files: the dataset's own, or the data folder itself, as in torchvision."""
-    bases = [data_dir / spec.subfolder, *([] if spec.group == "skin" else [data_dir])]
-    return [base for base in bases if any(file.exists(base) for file in spec.files)]
+def _folders(spec: DatasetSpec, data_dir: Path) -> list[tuple[Path, list[str]]]:
+    """Folders with some files, and the required files that each lacks.
 
-
-def _missing(spec: DatasetSpec, base: Path) -> list[str]:
-    return [file.content for file in spec.files if file.required and not file.exists(base)]
+    They are the dataset's own, or the data folder itself, as in torchvision.
+    """
+    bases = [data_dir / spec.folder, *([] if spec.group == "skin" else [data_dir])]
+    return [
+        (base, [file.content for file in spec.files if file.required and not file.exists(base)])
+        for base in bases
+        if any(file.exists(base) for file in spec.files)
+    ]
 
 
 def _verify(path: Path, md5: str) -> None:

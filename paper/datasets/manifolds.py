@@ -32,7 +32,7 @@ def crescents(count: int = FLAT_POINTS, *, seed: int = 0, noise: float = NOISE) 
     >>> crescents().samples.shape
     torch.Size([512, 2])
     """
-    upper, lower = (torch.linspace(0, math.pi, size) for size in _halves(count))
+    upper, lower = (torch.linspace(0, math.pi, size) for size in (count // 2, -(-count // 2)))
     arms = (
         torch.stack([upper.cos(), upper.sin()], 1),
         torch.stack([1 - lower.cos(), 0.5 - lower.sin()], 1),
@@ -46,7 +46,7 @@ def spirals(count: int = FLAT_POINTS, *, seed: int = 0, noise: float = NOISE) ->
     The arms are 1 apart, ten standard deviations of the noise; points are spread evenly along them.
     """
     arms = []
-    for start, size in zip((0.0, math.pi), _halves(count), strict=True):
+    for start, size in zip((0.0, math.pi), (count // 2, -(-count // 2)), strict=True):
         # length along the arm grows with θ², so θ takes square roots of even steps
         angle = torch.linspace((math.pi / 2) ** 2, (3 * math.pi) ** 2, size).sqrt()
         around = angle + start
@@ -90,10 +90,6 @@ def draw_splits(name: str, seed: int) -> dict[str, tuple[Tensor, Tensor]]:
     train = MANIFOLDS[name](seed=2 * seed)
     test = {"test": MANIFOLDS[name](seed=2 * seed + 1)} if int(train.labels.max()) else {}
     return {"train": train, **test}
-
-
-def _halves(count: int) -> tuple[int, int]:
-    return count // 2, count - count // 2
 
 
 def _noisy(arms: tuple[Tensor, ...], noise: float, seed: int) -> Points:

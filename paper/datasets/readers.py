@@ -4,7 +4,6 @@ Every reader takes the entry of the catalogue and the folder of its files; most 
 with their split and class. The caller adds the name, classes and notes of the entry.
 """
 
-import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -115,22 +114,7 @@ def npz_source(spec: DatasetSpec, path: Path) -> Source:
     if spec.files and spec.files[0].md5 == hash_file(path, "md5"):
         return source
     note = f"read from {path.name} instead of the official files, without a checksum"
-    if spec.content_md5 and content_md5(source) == spec.content_md5:
-        note = (
-            f"{path.name} is a copy of the official file that was saved again: its md5 differs, "
-            "its images and labels are identical"
-        )
     return replace(source, origin=f"{path}, .npz in the MedMNIST layout", notes=(note,))
-
-
-def content_md5(source: Source) -> str:
-    """md5 of the images and labels of each split, which does not depend on the zip file."""
-    digest = hashlib.md5(usedforsecurity=False)
-    for rows in source.rows.values():
-        for block in source.read(rows):
-            digest.update(block.samples.data)
-        digest.update(source.labels[rows].astype(np.uint8).data)
-    return digest.hexdigest()
 
 
 # copies of any dataset, used if the official files are missing
@@ -138,7 +122,7 @@ def content_md5(source: Source) -> str:
 
 def find_copy(spec: DatasetSpec, data_dir: Path) -> Path | None:
     """NAME.npz, or a folder or archive NAME or NAME_… with folders of splits and classes."""
-    folders = (data_dir, data_dir / spec.subfolder)
+    folders = (data_dir, data_dir / spec.folder)
     arrays = [folder / f"{spec.name}.npz" for folder in folders]
     named = [path for folder in folders for path in sorted(folder.glob(f"{spec.name}*"))]
     for path in (*arrays, *named):

@@ -19,7 +19,7 @@ def relative_distance(outputs: Tensor, originals: Tensor) -> Estimate:
     outputs repeat originals, 1 that they are as far from them as originals are from each other.
 
     >>> line = torch.arange(5.0).unsqueeze(1)
-    >>> relative_distance(line[:-1] + 0.25, line).value
+    >>> relative_distance(line[:-1] + 0.25, line)["value"]
     0.25
     """
     cloud, other = _clouds(outputs, originals)
@@ -39,7 +39,7 @@ def coverage(outputs: Tensor, originals: Tensor, neighbours: int = COVERAGE_NEIG
     Nearby means within the distance of an original to its `neighbours`-th nearest other original.
 
     >>> line = torch.arange(8.0).unsqueeze(1)
-    >>> coverage(line[:2] + 0.1, line, neighbours=1).value
+    >>> coverage(line[:2] + 0.1, line, neighbours=1)["value"]
     0.375
     """
     cloud, other = _clouds(outputs, originals)
@@ -50,7 +50,7 @@ def coverage(outputs: Tensor, originals: Tensor, neighbours: int = COVERAGE_NEIG
 def classes_per_label(targets: Tensor, threshold: float = 0.01) -> Estimate:
     """The number of classes with more than `threshold` of a label [n, classes].
 
-    >>> classes_per_label(torch.tensor([[0.9, 0.095, 0.005], [1.0, 0.0, 0.0]])).value
+    >>> classes_per_label(torch.tensor([[0.9, 0.095, 0.005], [1.0, 0.0, 0.0]]))["value"]
     1.5
     """
     return mean_of((targets > threshold).sum(1))
@@ -59,7 +59,7 @@ def classes_per_label(targets: Tensor, threshold: float = 0.01) -> Estimate:
 def label_entropy(targets: Tensor) -> Estimate:
     """Entropy of a label in nats: 0 for a hard label, log(classes) for a uniform one.
 
-    >>> round(label_entropy(torch.tensor([[0.5, 0.5], [1.0, 0.0]])).value, 4)
+    >>> round(label_entropy(torch.tensor([[0.5, 0.5], [1.0, 0.0]]))["value"], 4)
     0.3466
     """
     return mean_of(entropy(targets.double()))
@@ -70,7 +70,7 @@ def effective_samples(weights: Tensor) -> Estimate:
 
     weights: [outputs, sources] with rows that sum to 1: a plan's `weights` or `matrix()`.
 
-    >>> effective_samples(torch.tensor([[0.5, 0.5], [1.0, 0.0]])).value
+    >>> effective_samples(torch.tensor([[0.5, 0.5], [1.0, 0.0]]))["value"]
     1.5
     """
     return mean_of(1 / weights.double().square().sum(1))

@@ -1,6 +1,6 @@
 """Exact nearest neighbours in float64, block by block within a memory limit."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -59,40 +59,36 @@ def blocks(count: int, size: int) -> Iterator[slice]:
         yield slice(start, min(start + size, count))
 
 
-def nearest(cloud: Cloud, queries: slice, products: Tensor, counts: Sequence[int]) -> Tensor:
-    """Indices `[b, max(counts)]` of the points nearest to each query, in ascending order.
+def nearest(cloud: Cloud, queries: slice, products: Tensor, count: int) -> Tensor:
+    """Indices `[b, count]` of the points nearest to each query, in ascending order.
 
-    The neighbourhood for each of `counts` is that many first entries of a row. A query is not its
-    own neighbour. Ties in distance are broken by index. (In scikit-learn they depend on the number
-    of threads: with two instead of one, 45 of the first 1000 digits get other neighbours.)
+    A query is not its own neighbour. Ties in distance are broken by index. (In scikit-learn they
+    depend on the number of threads: with two instead of one, 45 of the first 1000 digits get other
+    neighbours.)
     """
-    neighbours = max(counts)
     squares = cloud.squares
     distances = torch.addcmul(squares, products, products.new_tensor(-2.0))
     distances += squares[queries].unsqueeze(1)
     own = torch.arange(queries.start, queries.stop, device=distances.device)
     distances.scatter_(1, own.unsqueeze(1), torch.inf)
     # one more than needed, to detect ties of the last neighbour
-    nearest_squares, indices = distances.topk(neighbours + 1, largest=False)
+    nearest_squares, indices = distances.topk(count + 1, largest=False)
     is_close = nearest_squares < CLOSE * squares[queries].unsqueeze(1)
-    close = is_close[:, min(counts) - 1].nonzero().squeeze(1)
+    close = is_close[:, count - 1].nonzero().squeeze(1)
     if len(close):
         # usually the candidates include all close points: 128 copies of a sample, not 50,000
         exact = _exact_to(cloud, own[close], indices[close])
         squares_close = torch.where(is_close[close], exact, nearest_squares[close])
         distances[close] = distances[close].scatter(1, indices[close], squares_close)
-        crowded = is_close[:, neighbours].nonzero().squeeze(1)
+        crowded = is_close[:, count].nonzero().squeeze(1)
         if len(crowded):
             distances[crowded] = _exact(cloud, own[crowded])
-        nearest_squares[close], indices[close] = distances[close].topk(
-            neighbours + 1, largest=False
-        )
-    ends = torch.tensor(counts, device=indices.device)
-    tied = (nearest_squares[:, ends - 1] == nearest_squares[:, ends]).any(1)
+        nearest_squares[close], indices[close] = distances[close].topk(count + 1, largest=False)
+    tied = nearest_squares[:, count - 1] == nearest_squares[:, count]
     if bool(tied.any()):
         order = distances[tied].sort(dim=1, stable=True).indices
-        indices[tied, :neighbours] = order[:, :neighbours]
-    return indices[:, :neighbours]
+        indices[tied, :count] = order[:, :count]
+    return indices[:, :count]
 
 
 def _exact_to(cloud: Cloud, queries: Tensor, candidates: Tensor) -> Tensor:

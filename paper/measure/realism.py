@@ -5,7 +5,7 @@ The oracle is a small classifier whose accuracy on unseen samples is known.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -82,11 +82,6 @@ def train_oracle(
     return oracle.eval().requires_grad_(requires_grad=False)
 
 
-def accuracy(oracle: Oracle, test: Split) -> Estimate:
-    device = next(oracle.parameters()).device
-    return mean_of(predict(oracle, test.samples.to(device)).argmax(1).cpu() == test.labels)
-
-
 def augment(images: Tensor, generator: torch.Generator) -> Tensor:
     """Rotate, scale and shift every image at random; the border is repeated outside."""
     draws = torch.rand(4, len(images), generator=generator).mul_(2).sub_(1)
@@ -100,8 +95,7 @@ def augment(images: Tensor, generator: torch.Generator) -> Tensor:
     return F.grid_sample(images, grid, padding_mode="border", align_corners=False)
 
 
-@dataclass(frozen=True)
-class Judgement:
+class Judgement(NamedTuple):
     """The oracle's judgement of n outputs, one value for each, in nats."""
 
     entropies: Tensor
@@ -113,19 +107,15 @@ class Judgement:
     agrees: Tensor
     """Whether the predicted class is the label's largest."""
 
-    @property
-    def certain(self) -> Tensor:
-        """Which outputs are highly realistic: entropy below 0.1."""
-        return self.entropies < CERTAIN
-
     def summary(self) -> dict[str, Estimate]:
         """Means over all outputs, and label correctness also over the certain ones only."""
-        certain = self.certain
+        certain = self.entropies < CERTAIN
         return {
             "oracle_entropy": mean_of(self.entropies),
             "certain_share": mean_of(certain),
             "cross_entropy": mean_of(self.cross_entropies),
             "cross_entropy_certain": mean_of(self.cross_entropies[certain]),
+            "loss": mean_of(self.losses),
             "agreement": mean_of(self.agrees),
             "agreement_certain": mean_of(self.agrees[certain]),
         }
@@ -143,8 +133,8 @@ def judge(oracle: Callable[[Tensor], Tensor], samples: Tensor, targets: Tensor) 
 
     >>> sure = torch.tensor([[0.0, 50.0]])
     >>> judgement = judge(lambda samples: sure, torch.rand(1, 3), torch.tensor([[0.5, 0.5]]))
-    >>> judgement.certain.tolist(), round(float(judgement.cross_entropies), 4)
-    ([True], 0.6931)
+    >>> round(float(judgement.cross_entropies), 4)
+    0.6931
     """
     logs = predict(oracle, samples).double().log_softmax(1)
     predicted = logs.exp()

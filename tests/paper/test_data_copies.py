@@ -10,7 +10,6 @@ import pytest
 
 from paper import datasets as data
 from paper.datasets import CATALOGUE, status
-from paper.datasets.readers import content_md5, npz_source
 from zetamix_lab.data import DataError
 
 FOLDERS = ("nevus", "melanoma", "seborrheic_keratosis")
@@ -96,7 +95,8 @@ def test_resized_imagenette_is_known_by_its_size(tmp_path):
     for file in (tmp_path / "imagenette").rglob("*.JPEG"):
         label = list(spec.labels).index(file.parent.name)
         miniatures.save(file, miniatures.picture(label, 10, 0, size=(224, 224)))
-    dataset = data.prepare(spec, tmp_path, force=True)
+    shutil.rmtree(tmp_path / "prepared")
+    dataset = data.load(spec, tmp_path)
     assert "copies of 224 × 224 pixels, used as they are, not the original files" in dataset.notes
     miniatures.check_shades(dataset)
 
@@ -113,15 +113,11 @@ def test_a_medmnist_file_that_was_saved_again(tmp_path):
     spec = miniatures.build("breastmnist", tmp_path)
     path = tmp_path / "breastmnist" / "breastmnist.npz"
     official = data.load(spec, tmp_path)
-    known = replace(spec, content_md5=content_md5(npz_source(spec, path)))
     saved_again(path)
-    for described, note in (
-        (known, "its images and labels are identical"),
-        (replace(spec, content_md5=""), "without a checksum"),
-    ):
-        dataset = data.prepare(described, tmp_path, force=True)
-        assert dataset.fingerprint == official.fingerprint
-        assert any(note in each for each in dataset.notes)
+    shutil.rmtree(tmp_path / "prepared")
+    dataset = data.load(spec, tmp_path)
+    assert dataset.fingerprint == official.fingerprint
+    assert any("without a checksum" in note for note in dataset.notes)
     shutil.rmtree(tmp_path / "prepared")
     swapped = {split: counts[::-1] for split, counts in spec.counts.items()}
     refuses(replace(spec, counts=swapped), tmp_path, "not BreastMNIST as published: t.* instead of")

@@ -46,17 +46,18 @@ def listing(folder):
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "expected"),
-    [
-        # the folder of the right name is what comes out, else everything
-        ("set.zip", zipped("set/a", "set/deep/b"), ["a", "deep", "deep/b"]),
-        ("set.tgz", tar(member("set/a", size=3)), ["a"]),
-        ("set.zip", zipped("a", "b/c"), ["a", "b", "b/c"]),
-        ("set.gz", gzip.compress(b"numbers"), []),
-    ],
-)
-def test_an_archive_is_unpacked_once(name, content, expected, tmp_path):
+# the folder of the right name is what comes out, else everything
+UNPACKED = {
+    "a folder.zip": (zipped("set/a", "set/deep/b"), ["a", "deep", "deep/b"]),
+    "a folder.tgz": (tar(member("set/a", size=3)), ["a"]),
+    "files.zip": (zipped("a", "b/c"), ["a", "b", "b/c"]),
+    "one file.gz": (gzip.compress(b"numbers"), []),
+}
+
+
+@pytest.mark.parametrize("name", UNPACKED)
+def test_an_archive_is_unpacked_once(name, tmp_path):
+    content, expected = UNPACKED[name]
     (tmp_path / name).write_bytes(content)
     unpack(tmp_path / name, tmp_path / "out" / "set")
     assert listing(tmp_path / "out") == ["set", *(f"set/{path}" for path in expected)]
@@ -152,7 +153,7 @@ def test_prepare_downloads_verifies_and_unpacks(server, tmp_path):
     (tmp_path / "made" / "mednode" / file).rename(folder / file)
     spec = replace(spec, files=(replace(spec.files[0], url=f"{url}/{file}"),))
     root = tmp_path / "root"
-    with pytest.raises(DatasetNotFoundError, match="paper data prepare mednode --data-dir"):
+    with pytest.raises(DatasetNotFoundError, match="paper data mednode --prepare --data-dir"):
         data.load(spec, root)
     with pytest.raises(DatasetNotFoundError, match="ask for a login"):
         data.prepare("derm7pt_clinical", root)

@@ -67,10 +67,11 @@ def test_files_are_found_where_torchvision_puts_them(name, tmp_path):
 def test_created_splits_do_not_depend_on_the_order_of_a_table(tmp_path):
     with installed("uda", data_dir=tmp_path):
         before = data.load("uda").fingerprint
+        shutil.rmtree(tmp_path / "prepared")
         table = tmp_path / "uda" / "metadata.csv"
         header, *rows = table.read_text().splitlines()
         table.write_text("\n".join([header, *reversed(rows)]) + "\n")
-        assert data.prepare("uda", force=True).fingerprint == before
+        assert data.load("uda").fingerprint == before
 
 
 def test_an_npz_replaces_the_official_files(tmp_path):
@@ -82,11 +83,12 @@ def test_an_npz_replaces_the_official_files(tmp_path):
     assert dataset.origin.startswith(str(path))
     assert "cifar10.npz" in dataset.notes[-1]
     # one of other sizes does not, and official files come first
+    shutil.rmtree(tmp_path / "prepared")
     with pytest.raises(DataError, match="train has 20 samples instead of 50,000; test has 10"):
-        data.prepare("cifar10", tmp_path, force=True)
+        data.load("cifar10", tmp_path)
     path.write_bytes(b"not even read")
     official = build("cifar10", tmp_path)
-    assert str(tmp_path / "cifar10") in data.prepare(official, tmp_path, force=True).origin
+    assert str(tmp_path / "cifar10") in data.load(official, tmp_path).origin
 
 
 # variants of layouts that are in circulation
@@ -126,7 +128,7 @@ def test_an_archive_that_has_grown_gets_a_note_and_is_no_problem(tmp_path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("cifar100", "python -m paper data prepare cifar100 --data-dir {data_dir}"),
+        ("cifar100", "python -m paper data cifar100 --prepare --data-dir {data_dir}"),
         ("msk", "isic image download --collections 289,290,288,287,286 {data_dir}/msk"),
         ("dermofit", "(signed, with a fee). At https://licensing"),
         ("derm7pt_clinical", "put release_v0.zip, or the folder release_v0, into"),
@@ -217,7 +219,7 @@ BROKEN = [
 @pytest.mark.parametrize(("name", "change", "message"), BROKEN)
 def test_broken_files_are_named_with_their_row(name, change, message, tmp_path):
     spec = build(name, tmp_path)
-    change(tmp_path / spec.subfolder)
+    change(tmp_path / spec.folder)
     refuses(spec, tmp_path, message)
 
 
@@ -233,23 +235,15 @@ def test_a_pickle_with_another_checksum_is_never_loaded(tmp_path):
 # prepared data
 
 
-def test_later_loads_need_no_source_and_force_prepares_again(tmp_path):
+def test_later_loads_need_no_source(tmp_path):
     with installed("uda", data_dir=tmp_path):
         first = data.prepare("uda")
-        (folder,) = prepared(tmp_path)
-        (folder / "mark").write_text("old")
-        data.prepare("uda")
-        assert (folder / "mark").exists()
-        data.prepare("uda", force=True)
-        assert not (folder / "mark").exists()
-        # without a source the prepared data is kept
         shutil.rmtree(tmp_path / "uda")
-        with pytest.raises(DatasetNotFoundError):
-            data.prepare("uda", force=True)
-        again = data.load("uda")
+        again = data.prepare("uda")
         assert again.fingerprint == first.fingerprint
         assert torch.equal(again.test.samples, first.test.samples)
         assert (again.origin, again.notes) == (first.origin, first.notes)
+        (folder,) = prepared(tmp_path)
         (folder / "val.samples").write_bytes(b"")
         with pytest.raises(DatasetNotFoundError, match=r"^UDA \(uda\) is not in"):
             data.load("uda")

@@ -76,20 +76,17 @@ class Request:
         except (OSError, ValueError, KeyError):
             return None
 
-    def prepare(
-        self, progress: Progress | None, *, force: bool = False, skip_broken: bool = False
-    ) -> Dataset:
+    def prepare(self, progress: Progress | None, *, skip_broken: bool = False) -> Dataset:
         """The dataset, decoded unless another process has done it in the meantime.
 
-        force: decode it in any case.
         skip_broken: leave out images that cannot be read, instead of raising.
         """
         with _lock(self.folder, progress):
-            if force or self.open() is None:
+            if self.open() is None:
                 source = self.source(progress)
                 with new_folder(self.folder) as part:
                     _fill(part, source, progress, skip_broken)
-                    # the old data is damaged or must be replaced
+                    # the old data is damaged
                     shutil.rmtree(self.folder, ignore_errors=True)
         if self.own:
             # prepared from earlier states of the same files
