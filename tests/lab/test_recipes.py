@@ -76,7 +76,7 @@ def test_changes_are_of_what_they_name(texts, changed):
     assert after == {**expected, "milestones": list(expected["milestones"])}
 
 
-NAMES = ", ".join(field.name for field in fields(Recipe) if field.name not in ("source", "code"))
+NAMES = ", ".join(field.name for field in fields(Recipe) if field.name != "source")
 REFUSED = [
     ("lrr=0.1", f"A recipe has no 'lrr'. Did you mean lr? It has: {NAMES}."),
     ("wibble=1", f"A recipe has no 'wibble'. It has: {NAMES}."),
@@ -145,10 +145,13 @@ def test_warm_up_then_cosine():
 
 def test_sgd_without_warm_up_leaves_keys_as_they_were(digits):
     later = {"optimizer", "warmup", "class_weights"}
-    assert not {*later, "code", "weights", "last_epochs"} & set(CIFAR.as_dict())
+    assert not {*later, "weights", "last_epochs"} & set(CIFAR.as_dict())
     adamw = make_recipe(digits, optimizer="adamw", changes=["class_weights=balanced"])
     assert later <= set(adamw.as_dict())
     assert Recipe.from_dict(json.loads(json.dumps(adamw.as_dict()))) == adamw
+    # of an earlier version, with a network of the user's
+    with pytest.raises(RecipeError, match="^A recipe has no 'code'"):
+        Recipe.from_dict({**CIFAR.as_dict(), "code": {"file": "net.py"}})
 
 
 def test_adamw_brings_rates_and_a_schedule_that_suit_it(digits):

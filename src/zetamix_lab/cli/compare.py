@@ -82,7 +82,12 @@ def compare(
         settings["methods"] = None if methods is None else parse_list(methods, until)
         if train is None:
             find(data)
-            settings |= {"size": size, "group": groups, "skip_broken": skip_broken}
+            settings |= {
+                "size": size,
+                "group": groups,
+                "skip_broken": skip_broken,
+                "device": device,
+            }
             settings |= {"train_size": train_size, "model": model, "epochs": epochs}
             settings["changes"] = change or []
         from zetamix_lab.runs.compare import compare as compare_methods

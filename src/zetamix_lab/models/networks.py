@@ -1,16 +1,11 @@
-"""Networks by name: small ones of our own, torchvision's, timm's, the user's; initial weights."""
+"""Networks by name: small ones of our own, torchvision's, timm's; initial weights."""
 
 import importlib.util
 import math
-import re
 import sys
-import traceback
 import warnings
-from collections.abc import Callable
-from functools import lru_cache
 from pathlib import Path
 from textwrap import shorten
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -43,37 +38,30 @@ def initialise(
     *,
     stem: str = "auto",
     weights: FileRef | None = None,
-    code: FileRef | None = None,
 ) -> nn.Module:
     """A new network for samples of `shape`, (channels, height, width) or (features,).
 
     name: "resnet18", "resnet50" or another classification model of torchvision, "timm:NAME" for
-        one of timm, "FILE.py:FUNCTION" for a function that takes the number of classes and returns
-        a module, "smallnet", "lenet5", "digitnet" for images of 8 × 8, "mlp" for points; "auto"
+        one of timm, "smallnet", "lenet5", "digitnet" for images of 8 × 8, "mlp" for points; "auto"
         chooses by `shape`.
     seed: initial weights are drawn from it on the CPU, so that they are the same on any device.
     stem: first layers of a ResNet. "small" is a 3 × 3 convolution without pooling, "imagenet" the
         original; "auto" is "small" up to 64 pixels.
     weights: a file of weights to start from (`load_weights`); None starts from scratch.
-    code: the file of "FILE.py:FUNCTION" as it was when the run was set up; None takes the path in
-        `name`.
 
     >>> model = initialise("resnet18", 10, (3, 32, 32))
     >>> model.conv1.stride, initialise("auto", 10, (1, 8, 8))(torch.rand(2, 1, 8, 8)).shape
     ((1, 1), torch.Size([2, 10]))
     """
     name = default_model(shape) if name == "auto" else name
-    check_model(name, code)
-    own = code is not None or is_python_file(name)
-    if len(shape) != 3 and name != "mlp" and not own:
+    check_model(name)
+    if len(shape) != 3 and name != "mlp":
         raise ValueError(
             f"{name} takes images, (channels, height, width), got samples of shape {shape}. "
             "For points, use mlp."
         )
     with seeded(seed):
-        if own:
-            model = _from_file(name, num_classes, shape, code)
-        elif name in SMALL_NETWORKS:
+        if name in SMALL_NETWORKS:
             model = SMALL_NETWORKS[name](num_classes, shape)
         elif name.startswith("resnet"):
             is_small = stem == "small" or (stem == "auto" and max(shape[1:]) <= SMALL_SIDE)
@@ -85,30 +73,26 @@ def initialise(
     return model
 
 
-def check_model(name: str, code: FileRef | None = None) -> None:
-    """Raise for a model that does not exist, without samples to build it for.
-
-    code: as of `initialise`.
-    """
+def check_model(name: str) -> None:
+    """Raise for a model that does not exist, without samples to build it for."""
     known = [*OWN_MODELS, *torchvision.models.list_models(module=torchvision.models)]
-    if code is not None or is_python_file(name):
-        load_function(name, code)
-    elif name not in known:
-        if importlib.util.find_spec("timm") is not None:
-            import timm
+    if name in known:
+        return
+    if importlib.util.find_spec("timm") is not None:
+        import timm
 
-            if name.startswith(TIMM) and timm.is_model(name.removeprefix(TIMM)):
-                return
-            known += [f"{TIMM}{each}" for each in timm.list_models()]
-        elif name.startswith(TIMM):
-            raise UnknownModelError("timm is not installed: pip install 'zetamix[timm]'")
-        hint = did_you_mean(name, known, limit=3)
-        if name.endswith(".py"):
-            hint = f" Name a function or class of the file too: {name}:FUNCTION."
-        raise UnknownModelError(
-            f"Expected a model such as {', '.join(OWN_MODELS)}, resnet18 or another classification "
-            f"model of torchvision, timm:NAME or FILE.py:FUNCTION, got {name!r}.{hint}"
-        )
+        if name.startswith(TIMM) and timm.is_model(name.removeprefix(TIMM)):
+            return
+        known += [f"{TIMM}{each}" for each in timm.list_models()]
+    elif name.startswith(TIMM):
+        raise UnknownModelError("timm is not installed: pip install 'zetamix[timm]'")
+    hint = did_you_mean(name, known, limit=3)
+    if ".py" in name:
+        hint = " A network of your own is compared by training of your own: --train train.py:run."
+    raise UnknownModelError(
+        f"Expected a model such as {', '.join(OWN_MODELS)}, resnet18 or another classification "
+        f"model of torchvision, or timm:NAME, got {name!r}.{hint}"
+    )
 
 
 def default_model(shape: tuple[int, ...], *, gpu: bool = True) -> str:
@@ -199,14 +183,15 @@ def _from_library(name: str, num_classes: int, shape: tuple[int, ...]) -> nn.Mod
     try:
         model = make(name.removeprefix(TIMM), num_classes, shape)
         # so that an unsupported size raises here and not in the first step
-        _outputs(model, shape)
+        with torch.no_grad():
+            model.eval()(torch.zeros(1, *shape))
     except (ArithmeticError, AssertionError, RuntimeError, ValueError) as error:
         raise UnknownModelError(
             f"{name} does not accept images of {' × '.join(map(str, shape))}: "
             f"{reason(error).rstrip('!.')}. Add --size 224 for image files of your own, or use "
             "resnet18, which accepts all."
         ) from None
-    return model
+    return model.train()
 
 
 def _from_torchvision(name: str, num_classes: int, shape: tuple[int, ...]) -> nn.Module:
@@ -244,84 +229,6 @@ def _from_timm(name: str, num_classes: int, shape: tuple[int, ...]) -> nn.Module
     if any(side % step for side, step in zip(shape[1:], steps, strict=True)):
         raise ValueError(f"patches of {steps[0]} × {steps[1]} do not fill them")
     return model
-
-
-def _outputs(model: nn.Module, shape: tuple[int, ...]) -> Any:
-    """The outputs for one sample of zeros, in evaluation mode."""
-    with torch.no_grad():
-        outputs = model.eval()(torch.zeros(1, *shape))
-    model.train()
-    return outputs
-
-
-def is_python_file(name: str) -> bool:
-    """Whether a model is named as FILE.py:FUNCTION.
-
-    >>> is_python_file("nets/small.py:make"), is_python_file("timm:resnet18")
-    (True, False)
-    """
-    return re.fullmatch(r".+\.py:\w+", name) is not None
-
-
-def _from_file(
-    name: str, num_classes: int, shape: tuple[int, ...], code: FileRef | None
-) -> nn.Module:
-    """The module that a function of a Python file returns; code: as of `initialise`."""
-    make = load_function(name, code)
-    expected = (
-        f"{name} must take the number of classes, {num_classes}, and return a torch.nn.Module with "
-        f"logits [n, {num_classes}] for samples [n, {', '.join(map(str, shape))}]"
-    )
-    try:
-        model: nn.Module = make(num_classes)
-        logits = _outputs(model, shape)
-    except Exception as error:
-        raise UnknownModelError(f"{expected}: {_describe(error)}") from error
-    if getattr(logits, "shape", None) != (1, num_classes):
-        got = list(getattr(logits, "shape", [])) or type(logits).__name__
-        raise UnknownModelError(f"{expected}, got {got} for n = 1.")
-    return model
-
-
-def load_function(name: str, code: FileRef | None) -> Callable[..., Any]:
-    """The function FILE.py:FUNCTION; code: as of `initialise`."""
-    path, _, function = name.rpartition(":")
-    code = FileRef.read(path) if code is None else code
-    code.check()
-    module = _load(code)
-    found: Callable[..., Any] | None = getattr(module, function, None)
-    if not callable(found):
-        names = [key for key, value in vars(module).items() if callable(value)]
-        raise UnknownModelError(
-            f"{Path(path).name} has no function {function!r}.{did_you_mean(function, names)}"
-        )
-    return found
-
-
-@lru_cache
-def _load(code: FileRef) -> ModuleType:
-    """Run the file as a module, with its folder on sys.path as for a script."""
-    name = f"zetamix_model_{code.sha256[:12]}"
-    spec = importlib.util.spec_from_file_location(name, code.path)
-    if spec is None or spec.loader is None:
-        raise UnknownModelError(f"{code.path} cannot be imported as a Python module.")
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(code.path.parent))
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[name]
-        raise UnknownModelError(f"{code.path} cannot be imported: {_describe(error)}") from error
-    finally:
-        sys.path.remove(str(code.path.parent))
-    return module
-
-
-def _describe(error: Exception) -> str:
-    """An error of the user's code, with its line."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    text = f"{type(error).__name__}: {str(error).rstrip('.')}"
-    return f"{text} ({Path(last.filename).name}, line {last.lineno})."
 
 
 def is_random(model: nn.Module) -> bool:

@@ -69,6 +69,7 @@ def make_grid(
     group: Group = None,
     skip_broken: bool = False,
     progress: Progress | None = None,
+    device: str | None = None,
     changes: Sequence[str] = (),
     **fields: Any,
 ) -> Grid:
@@ -82,11 +83,13 @@ def make_grid(
     train_size: a number of training samples or a fraction; the same ones for every run.
     size: resize the images of a path to this number of pixels.
     group, skip_broken, progress: as in `zetamix_lab.data.load`.
+    device: what trains, as in `run_cells`; without a GPU, the default model is a smaller one where
+        the images allow it.
     changes, fields: changes to the recipe, as in `zetamix_lab.train.make_recipe`.
     """
     # a recipe or a model that no data could have is reported before the data is read
     recipe = default_recipe(SOME_SHAPE, 500).change(**parse_changes(changes, **fields))
-    check_model(recipe.model, recipe.code)
+    check_model(recipe.model)
     if isinstance(data, Dataset):
         if size is not None or group is not None:
             raise DataError(f"size and group are for paths only; {data.name} is already loaded.")
@@ -99,7 +102,8 @@ def make_grid(
         images, given = len(dataset.shape) == 3, parse_list(METHODS, until)
         methods = [m for m in given if images or m.name not in ("cutmix", "switch")]
     folder = (out or Path("out") / f"compare-{dataset.name}").absolute()
-    recipe = make_recipe(dataset, changes=changes, **fields)
+    gpu = torch.cuda.is_available() and device != "cpu"
+    recipe = make_recipe(dataset, gpu=gpu, changes=changes, **fields)
     # what a method, or the model, cannot do with the data is raised here
     samples = dataset.train.take(torch.arange(min(CHECKED_SAMPLES, len(dataset.train)))).float()
     for method in methods:

@@ -20,8 +20,7 @@ from zetamix_lab.atomic_io import (
     write_json,
     write_text,
 )
-from zetamix_lab.models import TrainedModel, initialise, is_python_file
-from zetamix_lab.provenance import FileChangedError, FileRef
+from zetamix_lab.models import TrainedModel, initialise
 from zetamix_lab.records import Cell, RunRecord, SampleResults, read_lines
 from zetamix_lab.text import reason
 
@@ -244,22 +243,13 @@ class CurveLog(AbstractContextManager["CurveLog"]):
 
 
 def load_model(
-    folder: str | Path,
-    device: torch.device | str = "cpu",
-    *,
-    calibrated: bool = False,
-    model: str | None = None,
-    trust_code: bool = False,
+    folder: str | Path, device: torch.device | str = "cpu", *, calibrated: bool = False
 ) -> TrainedModel:
     """Load the model of a finished run after its last epoch, in evaluation mode.
 
     folder: the folder of a run, such as out/compare-photos/runs/zeta-2.8-s0-….
     calibrated: whether to divide the logits by the temperature that was fitted on the validation
         split, so that softmax gives calibrated probabilities. Predictions do not change.
-    model: the current location of your own file, as FILE.py:FUNCTION; None if it has not moved.
-        It is run, without `trust_code`.
-    trust_code: whether the Python file of a network of your own may be run, which `folder` names.
-        It must not have changed. Do not trust folders from people whose code you would not run.
     """
     path = Path(folder)
     record = RunFolder(path).read_record()
@@ -275,10 +265,7 @@ def load_model(
         )
     with _reading(f"The model in {path}"):
         form, weights = read_json(path / MODEL), load_tensors(path / WEIGHTS)
-        code = None if model or form["code"] is None else FileRef.from_dict(form["code"])
-        name = model or form["model"]
-        if model is None and code is None and is_python_file(name):
-            raise ValueError(f"it has no checksum of {name}")
+        name, stem = form["model"], form["stem"]
         trained = TrainedModel(
             nn.Identity(),
             tuple(form["classes"]),
@@ -288,20 +275,9 @@ def load_model(
             is_bytes=form["dtype"] == "uint8",
             temperature=float(record.extra["temperature"]) if calibrated else 1.0,
         )
-        options: dict[str, Any] = {"stem": form["stem"], "code": code}
-    if code is not None and not trust_code:
-        raise FolderError(
-            f"The network of {path} is built by running {code.path}. If you trust this code, pass "
-            "trust_code=True."
-        )
+    trained.network = initialise(name, len(trained.classes), trained.shape, stem=stem)
     try:
-        trained.network = initialise(name, len(trained.classes), trained.shape, **options)
         trained.network.load_state_dict(weights)
-    except FileChangedError as error:
-        raise FolderError(
-            f"{error} The network of {path} is built from it. If it has moved, pass "
-            "model='FILE.py:FUNCTION'."
-        ) from error
     except RuntimeError as error:
         raise FolderError(
             f"The weights in {path} do not match {name}: {str(error).splitlines()[-1].strip()}"
