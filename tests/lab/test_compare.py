@@ -62,6 +62,23 @@ def test_without_methods_those_that_suit_the_data_are_compared_with_five_seeds()
 
 
 @pytest.mark.parametrize(
+    ("gpu", "device", "side", "model"),
+    [
+        (True, None, 64, "resnet18"),
+        (True, "cpu", 64, "smallnet"),
+        (False, None, 64, "smallnet"),
+        (False, None, 65, "resnet18"),
+    ],
+)
+def test_without_a_gpu_small_images_get_a_small_network(gpu, device, side, model, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    dataset = make_dataset(shape=(3, side, side))
+    assert grid_of(dataset, "none", device=device).recipe.model == model
+    named = grid_of(dataset, "none", device=device, model="lenet5")
+    assert named.recipe.model == "lenet5"
+
+
+@pytest.mark.parametrize(
     ("given", "until", "labels", "names"),
     [
         (

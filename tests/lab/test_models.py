@@ -89,7 +89,7 @@ REFUSED = [
     ("mobilevit_xxss", (3, 32, 32), "Did you mean timm:mobilevit_xxs"),
     ("timm:resnet81", (3, 32, 32), "Did you mean timm:resnet18"),
     ("fcn_resnet50", (3, 32, 32), "got 'fcn_resnet50'"),
-    ("net.py:make", (3, 32, 32), "A network of your own .*: --train FILE.py:FUNCTION"),
+    ("net.py:make", (3, 32, 32), r"A network of your own .*: --train train\.py:run\."),
     (
         "timm:resnet18",
         (2,),

@@ -96,7 +96,7 @@ LONG, FILES = "method,seed,metric,value", "method,seed,predictions"
     [
         ("--train no.py:run", "no.py is not a file"),
         ("--train train.py", "Expected FILE.py:FUNCTION, such as train.py:run"),
-        ("--train train.py:rum", "train.py has no function 'rum'. Did you mean run?"),
+        ("--train train.py:rum", "train.py has no function 'rum'."),
         ("--train broken.py:run", "cannot be imported: ModuleNotFoundError: No module named 'no_"),
         ("--train broken.py:run", "(broken.py, line 2)."),
         ("--train train.py:run --methods smoothing", "Use the label_smoothing of"),

@@ -150,7 +150,7 @@ def test_sgd_without_warm_up_leaves_keys_as_they_were(digits):
     assert later <= set(adamw.as_dict())
     assert Recipe.from_dict(json.loads(json.dumps(adamw.as_dict()))) == adamw
     # of an earlier version, with a network of the user's
-    with pytest.raises(RecipeError, match="^A recipe has no 'code'"):
+    with pytest.raises(RecipeError, match=r"^A recipe has no 'code'\."):
         Recipe.from_dict({**CIFAR.as_dict(), "code": {"file": "net.py"}})
 
 

@@ -82,14 +82,9 @@ def compare(
         settings["methods"] = None if methods is None else parse_list(methods, until)
         if train is None:
             find(data)
-            settings |= {
-                "size": size,
-                "group": groups,
-                "skip_broken": skip_broken,
-                "device": device,
-            }
+            settings |= {"size": size, "group": groups, "skip_broken": skip_broken}
             settings |= {"train_size": train_size, "model": model, "epochs": epochs}
-            settings["changes"] = change or []
+            settings |= {"changes": change or [], "device": device}
         from zetamix_lab.runs.compare import compare as compare_methods
         from zetamix_lab.runs.executor import parse_backend
         from zetamix_lab.train.run_folder import CurveLog

@@ -148,9 +148,8 @@ class Recipe:
         >>> short.milestones, short.change(lr="0.05", milestones="5,10").milestones
         ((8, 12, 16), (5, 10))
         """
-        changes = _read_fields(
-            changes, [name for name in Recipe.__annotations__ if name != "source"]
-        )
+        names = [name for name in Recipe.__annotations__ if name != "source"]
+        changes = _read_fields(changes, names)
         epochs = changes.get("epochs", self.epochs)
         if epochs != self.epochs:
             part = epochs / self.epochs
