@@ -119,7 +119,7 @@ def test_a_recipe_with_weights_is_gentler(tmp_path, digits):
     path = tmp_path / "w.pt"
     torch.save({}, path)
     assert make_recipe(digits, weights=path).lr == pytest.approx(make_recipe(digits).lr / 10)
-    assert make_recipe(digits, weights=path, changes=["lr=0.3"]).lr == 0.3
+    assert make_recipe(digits, weights=path, lr=0.3).lr == 0.3
     with pytest.raises(FileChangedError, match=r"nowhere\.pt is not a file on this machine"):
         make_recipe(digits, weights="nowhere.pt")
 

@@ -1,6 +1,5 @@
 """Networks by name: own, torchvision's and timm's; initial weights; trained models."""
 
-from zetamix_lab.models.networks import OWN_MODELS as OWN_MODELS
 from zetamix_lab.models.networks import UnknownModelError as UnknownModelError
 from zetamix_lab.models.networks import WeightsError as WeightsError
 from zetamix_lab.models.networks import check_model as check_model

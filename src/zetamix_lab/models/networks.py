@@ -42,18 +42,16 @@ def initialise(
     """A new network for samples of `shape`, (channels, height, width) or (features,).
 
     name: "resnet18", "resnet50" or another classification model of torchvision, "timm:NAME" for
-        one of timm, "smallnet", "lenet5", "digitnet" for images of 8 × 8, "mlp" for points; "auto"
-        chooses by `shape`.
+        one of timm, "smallnet", "lenet5", "digitnet" for images of 8 × 8, "mlp" for points.
     seed: initial weights are drawn from it on the CPU, so that they are the same on any device.
     stem: first layers of a ResNet. "small" is a 3 × 3 convolution without pooling, "imagenet" the
         original; "auto" is "small" up to 64 pixels.
     weights: a file of weights to start from (`load_weights`); None starts from scratch.
 
     >>> model = initialise("resnet18", 10, (3, 32, 32))
-    >>> model.conv1.stride, initialise("auto", 10, (1, 8, 8))(torch.rand(2, 1, 8, 8)).shape
+    >>> model.conv1.stride, initialise("mlp", 10, (1, 8, 8))(torch.rand(2, 1, 8, 8)).shape
     ((1, 1), torch.Size([2, 10]))
     """
-    name = default_model(shape) if name == "auto" else name
     check_model(name)
     if len(shape) != 3 and name != "mlp":
         raise ValueError(
@@ -75,7 +73,7 @@ def initialise(
 
 def check_model(name: str) -> None:
     """Raise for a model that does not exist, without samples to build it for."""
-    known = [*OWN_MODELS, *torchvision.models.list_models(module=torchvision.models)]
+    known = [*SMALL_NETWORKS, *torchvision.models.list_models(module=torchvision.models)]
     if name in known:
         return
     if importlib.util.find_spec("timm") is not None:
@@ -90,7 +88,7 @@ def check_model(name: str) -> None:
     if ".py" in name:
         hint = " A network of your own is compared by training of your own: --train train.py:run."
     raise UnknownModelError(
-        f"Expected a model such as {', '.join(OWN_MODELS)}, resnet18 or another classification "
+        f"Expected a model such as {', '.join(SMALL_NETWORKS)}, resnet18 or another classification "
         f"model of torchvision, or timm:NAME, got {name!r}.{hint}"
     )
 
@@ -173,8 +171,6 @@ def _perceptron(inputs: int, first: int, second: int, classes: int) -> list[nn.M
 
 
 SMALL_NETWORKS = {"smallnet": smallnet, "lenet5": lenet5, "digitnet": digitnet, "mlp": mlp}
-# besides those of torchvision and timm
-OWN_MODELS = ("auto", *SMALL_NETWORKS)
 
 
 def _from_library(name: str, num_classes: int, shape: tuple[int, ...]) -> nn.Module:

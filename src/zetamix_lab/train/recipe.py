@@ -26,8 +26,6 @@ CHOICES = {
     "class_weights": ("none", "balanced"),
     "select": ("none", *EVALUATED, *MULTI_LABEL_ONLY),
 }
-# the source of recipes that are not the paper's
-OWN = "zetamix"
 # fields that are in `Recipe.as_dict`, and so in the key of a cell, only if they are set: records of
 # before the field existed keep their keys
 LATER = ("last_epochs", "optimizer", "warmup", "class_weights", "weights")
@@ -43,7 +41,7 @@ class Recipe:
 
     source: str
     """Where the values come from: a section of the paper, or zetamix."""
-    model: str = "auto"
+    model: str = "resnet18"
     epochs: int = 30
     batch_size: int = 128
     lr: float = 0.1
@@ -73,7 +71,7 @@ class Recipe:
     """Number of epochs between evaluations; the last epoch is always evaluated."""
     last_epochs: int = 1
     """Epochs at the end that are all evaluated; of several, the record has the test metrics of
-    each (`RunRecord.median`)."""
+    each."""
     optimizer: str = "sgd"
     """"sgd" with `momentum` and `nesterov`, or "adamw", which decays weights but neither biases nor
     the parameters of normalisation."""
@@ -182,11 +180,6 @@ class Recipe:
         return "from scratch" if self.weights is None else f"from {self.weights}"
 
     @property
-    def origin(self) -> str:
-        """Where the values come from, as text."""
-        return "default of this library" if self.source == OWN else self.source
-
-    @property
     def optimisation(self) -> str:
         """Optimiser, learning rate and weight decay as text."""
         warmup = f" after {plural(self.warmup, 'epoch')} of warm-up" if self.warmup else ""
@@ -251,25 +244,19 @@ def _read(name: str, value: Any) -> Any:
         raise RecipeError(f"{name}: expected {text}, got {value!r}.") from None
 
 
-def make_recipe(
-    dataset: Dataset,
-    *,
-    gpu: bool = True,
-    changes: Sequence[str] = (),
-    **fields: str | Path | float | None,
-) -> Recipe:
-    """The recipe for a dataset after changes such as "lr=0.05".
+def make_recipe(dataset: Dataset, *, gpu: bool = True, **changes: str | Path | float) -> Recipe:
+    """The recipe for a dataset after changes such as lr=0.05.
 
     gpu: whether a GPU will train, which the default model depends on.
-    fields: the same by name, such as lr=0.05; None changes nothing. `weights` is a file with the
-        state dict that training starts from (`load_weights`). Without `optimizer`,
-        networks with layer normalisation, such as transformers and ConvNeXt, get AdamW, and all
-        others SGD.
+    changes: as in `Recipe.change`. `weights` is a file with the state dict that training starts
+        from (`load_weights`). Without `optimizer`, networks with layer normalisation, such as
+        transformers and ConvNeXt, get AdamW, and all others SGD.
     """
-    given, multi = parse_changes(changes, **fields), dataset.multi_label
+    multi = dataset.multi_label
     recipe = default_recipe(dataset.shape, len(dataset.train), multi_label=multi, gpu=gpu)
-    wanted = recipe.change(**given)
-    if wanted.optimizer == "adamw" or ("optimizer" not in given and _suits_adamw(wanted, dataset)):
+    wanted = recipe.change(**changes)
+    chosen = "optimizer" in changes
+    if wanted.optimizer == "adamw" or (not chosen and _suits_adamw(wanted, dataset)):
         # weight decay is that of DeiT and ConvNeXt. Their rates, 0.001 to 0.004 for batches of
         # 1,024 to 4,096, are scaled by the square root of the batch size, as is usual for Adam
         recipe = recipe.change(
@@ -281,7 +268,7 @@ def make_recipe(
     if wanted.weights is not None:
         # a tenth, as usual for fine-tuning: a rate for training from scratch erases the weights
         recipe = recipe.change(lr=recipe.lr / 10)
-    recipe = recipe.change(**given)
+    recipe = recipe.change(**changes)
     names = ["none", *evaluated(dataset.num_classes, multi_label=multi)]
     if recipe.select not in names:
         raise RecipeError(f"select must be one of {', '.join(names)}, got {recipe.select!r}.")
@@ -303,7 +290,7 @@ def default_recipe(
     batch_size = 128 if count >= 10_000 else 64 if count >= 1_000 else 32
     images = len(shape) == 3
     return Recipe(
-        source=OWN,
+        source="zetamix",
         model=default_model(shape, gpu=gpu),
         batch_size=batch_size,
         # the rate is proportional to the batch size

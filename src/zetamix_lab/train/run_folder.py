@@ -1,10 +1,9 @@
 """The folder of one run: every file name, locking, resuming, curves, and loading the model."""
 
-import importlib.util
 import io
 import json
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -200,46 +199,48 @@ def hold(folders: Iterable[Path], wait: float = 0.0, lock: str = LOCK) -> Iterat
         yield
 
 
-class CurveLog(AbstractContextManager["CurveLog"]):
-    """Passes new epochs of all runs under a folder to TensorBoard, whenever it is called.
+@contextmanager
+def log_curves(package: str | None, root: Path) -> Iterator[Callable[[], None]]:
+    """A function that passes new epochs of all runs under a folder to TensorBoard.
 
-    Epochs that already exist were logged by the command that trained them.
+    Epochs that already exist were logged by the command that trained them; the last ones are
+    logged at the end.
 
     package: "tensorboard"; None logs nothing.
     """
+    if package is None:
+        yield lambda: None
+        return
+    if package != "tensorboard":
+        raise ValueError(f"Expected tensorboard, got {package!r}.")
+    import pandas as pd
 
-    def __init__(self, package: str | None, root: Path) -> None:
-        if package not in (None, "tensorboard"):
-            raise ValueError(f"Expected tensorboard, got {package!r}.")
-        if package is not None and importlib.util.find_spec(package) is None:
-            raise ValueError("tensorboard is not installed: pip install 'zetamix[tensorboard]'.")
-        self.root = root if package else None
-        self._logged: dict[Path, int] = {}
-        self._writers: dict[Path, Any] = {}
-        self(write=False)
-
-    def __exit__(self, *_: object) -> None:
-        self()
-        for writer in self._writers.values():
-            writer.close()
-
-    def __call__(self, *, write: bool = True) -> None:
-        for path in self.root.rglob(CELL) if self.root else ():
-            curve, logged = RunFolder(path.parent).read_curve(), self._logged.get(path.parent, 0)
-            for line in curve[logged:] if write else ():
-                self._write(path.parent, line)
-            # a resumed run trains epochs after its checkpoint again
-            self._logged[path.parent] = max(logged, len(curve))
-
-    def _write(self, folder: Path, line: dict[str, Any]) -> None:
-        import pandas as pd
+    try:
         from torch.utils.tensorboard import SummaryWriter
+    except ModuleNotFoundError:
+        text = "tensorboard is not installed: pip install 'zetamix[tensorboard]'."
+        raise ValueError(text) from None
+    curves = {path.parent: RunFolder(path.parent).read_curve() for path in root.rglob(CELL)}
+    logged, writers = {folder: len(curve) for folder, curve in curves.items()}, dict[Path, Any]()
 
-        if folder not in self._writers:
-            self._writers[folder] = SummaryWriter(str(folder / "tensorboard"))
-        scores = pd.json_normalize(line, sep="/").iloc[0].drop("epoch")
-        for name, score in scores.items():
-            self._writers[folder].add_scalar(name, score, line["epoch"])
+    def log() -> None:
+        for folder in [path.parent for path in root.rglob(CELL)]:
+            curve, first = RunFolder(folder).read_curve(), logged.get(folder, 0)
+            for line in curve[first:]:
+                if folder not in writers:
+                    writers[folder] = SummaryWriter(str(folder / "tensorboard"))
+                scores = pd.json_normalize(line, sep="/").iloc[0].drop("epoch")
+                for name, score in scores.items():
+                    writers[folder].add_scalar(name, score, line["epoch"])
+            # a resumed run trains epochs after its checkpoint again
+            logged[folder] = max(first, len(curve))
+
+    try:
+        yield log
+    finally:
+        log()
+        for writer in writers.values():
+            writer.close()
 
 
 def load_model(
