@@ -6,7 +6,7 @@ from unittest import mock
 
 import pytest
 import torch
-from factories import METHODS, RECIPE, STEPS, assert_same, checkpoint, stop_after
+from factories import METHODS, RECIPE, STEPS, assert_same, checkpoint
 
 from zetamix.methods import parse
 from zetamix_lab.data.errors import DataError
@@ -107,18 +107,6 @@ def test_others_are_advanced_while_the_last_steps_of_an_epoch_are_under_way(new,
     assert train([slow, other], jobs=2, watch=watch, stop=lambda: bool(slow.epochs >= 1.1)) == {}
     assert other.record is not None
     assert seen.count(0) > seen.count(1) == 2 * (STEPS + 1)
-
-
-def test_several_stopped_runs_resume(new):
-    whole = [new(seed=seed) for seed in range(3)]
-    train(whole)
-    first = [new(seed=seed, out=f"part{seed}") for seed in range(3)]
-    train(first, jobs=2, stop=stop_after(5))
-    assert [run.record for run in first] == [None] * 3
-    assert not first[2].folder.path.exists()
-    second = [new(seed=seed, out=f"part{seed}") for seed in range(3)]
-    train(second, jobs=3)
-    assert_same_runs(whole, second)
 
 
 def out_of_memory():
