@@ -172,17 +172,6 @@ def test_an_interrupted_step_is_not_saved_and_the_other_runs_are(new, monkeypatc
     assert_same_runs(whole, last)
 
 
-def test_an_error_of_the_watcher_loses_nothing(new):
-    def watch(run, line):
-        if run.trainer.step_in_epoch == 2:
-            raise OSError("no more room for logs")
-
-    run = new()
-    with pytest.raises(OSError, match="no more room"):
-        train([run], watch=watch)
-    assert checkpoint(run.folder.path)["step_in_epoch"] == 2
-
-
 def test_a_full_disk_while_stopping_is_a_failure_of_that_run_alone(new, monkeypatch):
     full, other = new(seed=0), new(seed=1)
     monkeypatch.setattr(
