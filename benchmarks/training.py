@@ -80,7 +80,7 @@ def random_images(side: int, count: int, channels: int) -> Dataset:
 def measure(
     model: str, methods: tuple[str, ...], how: str, data: Dataset, device: torch.device, steps: int
 ) -> dict[str, Any]:
-    recipe = make_recipe(data, model=model, changes=["augmentation=crop-flip"])
+    recipe = make_recipe(data, model=model, augmentation="crop-flip")
     trainers = []
     for seed, method in enumerate(methods):
         compiled = how == "compiled"

@@ -32,7 +32,7 @@ from zetamix_lab.records import Cell, RunRecord
 from zetamix_lab.runs.run_cells import run_cells, run_name
 from zetamix_lab.text import did_you_mean
 from zetamix_lab.train.run import make_cell
-from zetamix_lab.train.stop import Stop, Stopped
+from zetamix_lab.train.stop import Stop
 
 CPU = torch.device("cpu")
 PAGE = "page"
@@ -123,12 +123,7 @@ class Session:
         if dataset is not None:
             self.context.dataset = dataset
         began = time.perf_counter()
-        try:
-            with self.stop.at_once():
-                found = MEASURES[cell.kind](cell, self.context)
-        except Stopped:
-            self.log(f"Not saved, will start again: {name}")
-            return
+        found = MEASURES[cell.kind](cell, self.context)
         arrays = {name: value for name, value in found.items() if isinstance(value, Tensor)}
         record = Measurement(
             **vars(cell),

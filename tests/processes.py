@@ -12,7 +12,6 @@ import os
 import resource
 import signal
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -143,20 +142,11 @@ def fill_disk(size: int) -> None:
 
 def signal_at(step: int, number: int) -> None:
     """The process receives a signal within its n-th step."""
-    steps = iter(range(1, 1000))
-    _before_each_step(lambda: next(steps) == step and os.kill(os.getpid(), number))
-
-
-def slow_down(seconds: float) -> None:
-    """Every step takes `seconds` more."""
-    _before_each_step(lambda: time.sleep(seconds))
-
-
-def _before_each_step(call: Callable[[], object]) -> None:
-    real = Trainer.compute
+    real, steps = Trainer.compute, iter(range(1, 1000))
 
     def compute(trainer: Trainer, batch_size: int) -> None:
-        call()
+        if next(steps) == step:
+            os.kill(os.getpid(), number)
         real(trainer, batch_size)
 
     Trainer.compute = compute

@@ -44,3 +44,12 @@ def test_names_with_brackets_are_printed_as_they_are():
     assert text.startswith("two [old]  2 methods")
     assert "no sample of [/b]" in text
     assert "Versus [/b]  class [/b] and [bold]" in text
+
+
+def test_the_header_says_which_model_is_the_default_without_a_gpu():
+    for side, gpu, told in ((32, False, True), (32, True, False), (8, False, False)):
+        console, shape = Console(file=io.StringIO(), width=400), (3, side, side)
+        recipe = default_recipe(shape, 60, gpu=gpu)
+        print_header(console, make_dataset(shape=shape), recipe, 2, 3)
+        text = "smallnet is the default without a GPU, resnet18 with one"
+        assert (text in console.file.getvalue()) is told

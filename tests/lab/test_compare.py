@@ -35,7 +35,7 @@ def test_every_method_with_every_seed_the_first_seed_first():
 
 
 def test_cells_are_those_that_runs_make_of_themselves(tmp_path):
-    grid = grid_of(train_size=100, epochs=2, changes=["lr=0.01"])
+    grid = grid_of(train_size=100, changes={"epochs": 2, "lr": 0.01})
     for cell in grid.cells:
         out = tmp_path / cell.key
         run = Run(grid.dataset, parse(cell.method), grid.recipe, seed=cell.seed, out=out)
@@ -45,8 +45,7 @@ def test_cells_are_those_that_runs_make_of_themselves(tmp_path):
 def test_more_seeds_keep_the_first_ones_and_other_settings_keep_nothing():
     folders = [cell.folder for cell in grid_of(seeds=3).cells]
     assert [cell.folder for cell in grid_of(seeds=5).cells][: len(folders)] == folders
-    changes = {"epochs": 2}, {"train_size": 0.5}, {"changes": ["lr=0.01"]}, {"data": "digits"}
-    for change in changes:
+    for change in ({"changes": {"lr": 0.01}}, {"train_size": 0.5}, {"data": "digits"}):
         assert not {cell.folder for cell in grid_of(**change).cells} & {*folders}
 
 
@@ -59,6 +58,23 @@ def test_without_methods_those_that_suit_the_data_are_compared_with_five_seeds()
     of_points = make_grid(two_crescents()).methods
     assert [method.name for method in of_points] == ["none", "mixup", "zetamix"]
     assert make_grid(CRESCENTS).out == Path("out/compare-crescents").absolute()
+
+
+@pytest.mark.parametrize(
+    ("gpu", "device", "side", "model"),
+    [
+        (True, None, 64, "resnet18"),
+        (True, "cpu", 64, "smallnet"),
+        (False, None, 64, "smallnet"),
+        (False, None, 65, "resnet18"),
+    ],
+)
+def test_without_a_gpu_small_images_get_a_small_network(gpu, device, side, model, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    dataset = make_dataset(shape=(3, side, side))
+    assert grid_of(dataset, "none", device=device).recipe.model == model
+    named = grid_of(dataset, "none", device=device, changes={"model": "lenet5"})
+    assert named.recipe.model == "lenet5"
 
 
 @pytest.mark.parametrize(
@@ -101,7 +117,7 @@ def test_runs_of_zetamix_made_before_are_found_again():
 
 def test_initial_weights_and_order_are_the_same_for_all_methods():
     dataset = make_dataset((40, 40, 40), shape=(3, 16, 16))
-    grid = grid_of(dataset, SIX, seeds=2, changes=["augmentation=crop-flip", "model=lenet5"])
+    grid = grid_of(dataset, SIX, seeds=2, changes={"augmentation": "crop-flip", "model": "lenet5"})
     by_seed = {}
     for seed in grid.seeds:
         trainers = [Trainer(dataset, method, grid.recipe, seed=seed) for method in grid.methods]
@@ -183,8 +199,8 @@ def test_data_that_cannot_be_compared_are_reported(what, message):
     ("how", "message"),
     [
         ({"data": two_crescents(), "methods": "none,cutmix"}, "CutMix pastes boxes into images"),
-        ({"changes": ["batch_size=4"], "methods": "zeta:gamma=2.8,sources=8"}, "a batch has 4"),
-        ({"data": two_crescents(), "model": "digitnet"}, "digitnet takes images"),
+        ({"changes": {"batch_size": 4}, "methods": "zeta:gamma=2.8,sources=8"}, "a batch has 4"),
+        ({"data": two_crescents(), "changes": {"model": "digitnet"}}, "digitnet takes images"),
     ],
 )
 def test_what_methods_and_models_cannot_do_is_reported_before_training(how, message):
@@ -195,8 +211,9 @@ def test_what_methods_and_models_cannot_do_is_reported_before_training(how, mess
 # the result
 
 
-def small(out, **how):
-    return grid_of(**{"out": out, "seeds": 2, "epochs": 2, "train_size": 64, **how})
+def small(out, *, seeds=2, methods="none,zeta:2.8", **changes):
+    changes = {"epochs": 2, **changes}
+    return grid_of(methods=methods, out=out, seeds=seeds, train_size=64, changes=changes)
 
 
 def run(grid, **options):
@@ -224,7 +241,7 @@ def test_a_comparison_has_every_record_and_curve(tmp_path):
 
 
 def test_runs_that_fail_or_are_stopped_are_reported_by_method_and_seed(tmp_path):
-    grid = small(tmp_path, seeds=1, changes=["lr=1e30"])
+    grid = small(tmp_path, seeds=1, lr=1e30)
     with FileLock(tmp_path / ".lock"), pytest.raises(FolderError, match="in use by another"):
         run(grid)
     for result in (run(grid), run(grid)):

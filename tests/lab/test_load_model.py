@@ -1,4 +1,4 @@
-"""Models of timm and of the user in a run, and models of finished runs as they come back."""
+"""Models of finished runs as they come back."""
 
 import json
 
@@ -65,89 +65,21 @@ def test_a_model_of_points_without_a_temperature_and_one_that_is_damaged(tmp_pat
         load_model(folder)
 
 
-OWN = """
-from pathlib import Path
-from torch import nn
-
-class Net(nn.Module):
-    def __init__(self, classes):
-        super().__init__()
-        self.conv, self.last = nn.Conv2d(1, 4, 3), nn.Linear(144, classes)
-        self.drop = nn.Dropout(0.1)
-        Path(__file__).with_name("trace").touch()
-
-    def forward(self, images):
-        assert images.is_contiguous(), "`view` fails in the layout of other networks"
-        return self.last(self.drop(self.conv(images).view(len(images), -1)))
-"""
-
-
-@pytest.fixture
-def own(tmp_path):
-    """The file of a network of the user."""
-    (tmp_path / "net.py").write_text(OWN)
-    return tmp_path / "net.py"
-
-
-@pytest.fixture
-def folder(own, new):
-    """The folder of a run of this network."""
-    run = new(recipe=RECIPE.change(model=f"{own}:Net"))
-    finish(run)
-    own.with_name("trace").unlink()
-    return run.folder.path
-
-
-@pytest.mark.parametrize("name", ["timm:test_resnet", "net.py:Net"])
-def test_models_of_others_are_trained_and_come_back(new, own, digits, monkeypatch, name):
-    monkeypatch.chdir(own.parent)
-    run = new("mixup", RECIPE.change(model=name))
-    record = finish(run)
-    assert (record.cell.recipe["model"], "code" in record.cell.recipe) == (name, ".py" in name)
-    monkeypatch.chdir("/")
-    model = load_model(run.folder.path, trust_code=True)
-    logits = model(digits.test.samples[:])
+def test_a_model_of_timm_is_trained_and_comes_back(new, digits):
+    run = new("mixup", RECIPE.change(model="timm:test_resnet"))
+    record, path = finish(run), run.folder.path / "model.json"
+    logits = load_model(run.folder.path)(digits.test.samples[:])
     assert classify(logits, digits.test.labels)["error"] == pytest.approx(record.last["error"])
-
-
-def test_a_file_that_moved_is_given_by_name_and_changed_code_is_another_run(
-    folder, own, new, digits
-):
-    key = new(recipe=RECIPE.change(model=f"{own}:Net")).cell.key
-    own.rename(own.with_name("moved.py"))
-    with pytest.raises(
-        FolderError, match=r"net\.py is not a file on this machine.*pass model='FILE\.py:"
+    form = json.loads(path.read_text())
+    for changes, message in (
+        ({"model": "mlp"}, "The weights in .* do not match mlp: "),
+        ({"classes": 3}, "The model in .* cannot be read: "),
+        # of an earlier version, with a network of the user's
+        ({"model": "net.py:make", "code": {}}, "timm:NAME, got 'net.py:make'"),
     ):
-        load_model(folder, trust_code=True)
-    moved = load_model(folder, model=f"{own.with_name('moved.py')}:Net")
-    assert moved(digits.test.samples[:2]).shape == (2, 10)
-    own.write_text(OWN.replace("0.1", "0.2"))
-    with pytest.raises(FolderError, match=r"net\.py has changed"):
-        load_model(folder, trust_code=True)
-    with pytest.raises(FolderError, match="do not match"):
-        load_model(folder, model="mlp")
-    assert new(recipe=RECIPE.change(model=f"{own}:Net")).cell.key != key
-
-
-TAMPERED = [
-    ({"code": None}, "it has no checksum of net.py:Net"),
-    ({"classes": 3}, ""),
-]
-
-
-def test_code_is_run_only_with_consent_and_as_it_was_described(folder, own):
-    trace, path = own.with_name("trace"), folder / "model.json"
-    with pytest.raises(FolderError, match=r"running .*net\.py\. If you trust .* trust_code=True\."):
-        load_model(folder)
-    before = path.read_text()
-    for changes, message in TAMPERED:
-        path.write_text(json.dumps({**json.loads(before), **changes}))
-        with pytest.raises(FolderError, match=f"^The model in .* cannot be read: .*{message}"):
-            load_model(folder, trust_code=True)
-    assert not trace.exists()
-    path.write_text(before)
-    load_model(folder, trust_code=True)
-    assert trace.exists()
+        path.write_text(json.dumps(form | changes))
+        with pytest.raises(ValueError, match=message):
+            load_model(run.folder.path)
 
 
 def test_a_model_of_float_images_takes_them_in_their_own_units(new):

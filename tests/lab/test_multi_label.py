@@ -98,7 +98,7 @@ def test_a_label_without_positive_samples_does_not_count():
 @pytest.mark.parametrize("method", ["none", "mixup", "cutmix", "zeta:2.8", "smoothing"])
 def test_training_takes_the_binary_cross_entropy_of_mixed_labels(method, path, tmp_path):
     dataset = data.load(path, tmp_path)
-    recipe = make_recipe(dataset, model="digitnet", epochs=1, changes=["lr=0.05"])
+    recipe = make_recipe(dataset, model="digitnet", epochs=1, lr=0.05)
     assert recipe.select == "map"
     samples, labels = dataset.train.samples[:8].float(), dataset.train.labels[:8]
     _, targets = parse(method).mix(samples, labels, 4, torch.Generator().manual_seed(0))
@@ -116,7 +116,7 @@ def test_training_takes_the_binary_cross_entropy_of_mixed_labels(method, path, t
 def test_a_multi_label_metric_needs_a_multi_label_set(tmp_path):
     digits = data.load("digits", tmp_path)
     with pytest.raises(RecipeError, match=r"select must be one of none, error, .*got 'map'"):
-        make_recipe(digits, changes=["select=map"])
+        make_recipe(digits, select="map")
 
 
 def test_compare_reports_a_multi_label_set(path, tmp_path):

@@ -40,6 +40,7 @@ def waits(mix, seed, out):
 def invoke(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("train.py").write_text(TRAIN)
+    Path("broken.py").write_text("import train\nimport no_such_module\n")
 
     def run(*arguments):
         result = CliRunner().invoke(app, ["compare", *map(str, arguments)])
@@ -95,7 +96,9 @@ LONG, FILES = "method,seed,metric,value", "method,seed,predictions"
     [
         ("--train no.py:run", "no.py is not a file"),
         ("--train train.py", "Expected FILE.py:FUNCTION, such as train.py:run"),
-        ("--train train.py:rum", "train.py has no function 'rum'"),
+        ("--train train.py:rum", "train.py has no function 'rum'."),
+        ("--train broken.py:run", "cannot be imported: ModuleNotFoundError: No module named 'no_"),
+        ("--train broken.py:run", "(broken.py, line 2)."),
         ("--train train.py:run --methods smoothing", "Use the label_smoothing of"),
         ("--train train.py:run --epochs 3", "it has no effect with --train"),
         ("--runs no.csv --seeds 3", "it has no effect with --runs"),

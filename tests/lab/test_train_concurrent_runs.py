@@ -6,7 +6,7 @@ from unittest import mock
 
 import pytest
 import torch
-from factories import METHODS, RECIPE, STEPS, assert_same, checkpoint, stop_after
+from factories import METHODS, RECIPE, STEPS, assert_same, checkpoint
 
 from zetamix.methods import parse
 from zetamix_lab.data.errors import DataError
@@ -109,18 +109,6 @@ def test_others_are_advanced_while_the_last_steps_of_an_epoch_are_under_way(new,
     assert seen.count(0) > seen.count(1) == 2 * (STEPS + 1)
 
 
-def test_several_stopped_runs_resume(new):
-    whole = [new(seed=seed) for seed in range(3)]
-    train(whole)
-    first = [new(seed=seed, out=f"part{seed}") for seed in range(3)]
-    train(first, jobs=2, stop=stop_after(5))
-    assert [run.record for run in first] == [None] * 3
-    assert not first[2].folder.path.exists()
-    second = [new(seed=seed, out=f"part{seed}") for seed in range(3)]
-    train(second, jobs=3)
-    assert_same_runs(whole, second)
-
-
 def out_of_memory():
     """As within the capture of a graph: the end of the capture fails as well."""
     try:
@@ -182,17 +170,6 @@ def test_an_interrupted_step_is_not_saved_and_the_other_runs_are(new, monkeypatc
     assert min(checkpoint(run.folder.path)["step_in_epoch"] for run in last) == 0
     train(last)
     assert_same_runs(whole, last)
-
-
-def test_an_error_of_the_watcher_loses_nothing(new):
-    def watch(run, line):
-        if run.trainer.step_in_epoch == 2:
-            raise OSError("no more room for logs")
-
-    run = new()
-    with pytest.raises(OSError, match="no more room"):
-        train([run], watch=watch)
-    assert checkpoint(run.folder.path)["step_in_epoch"] == 2
 
 
 def test_a_full_disk_while_stopping_is_a_failure_of_that_run_alone(new, monkeypatch):

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -17,7 +16,7 @@ from zetamix.methods import parse
 from zetamix_lab.train import Recipe, Run, train
 from zetamix_lab.train import stop as stop_module
 from zetamix_lab.train.run_folder import FolderError, RunFolder, hold
-from zetamix_lab.train.stop import MARGIN, SAME_PRESS, Stop, Stopped, parse_duration
+from zetamix_lab.train.stop import MARGIN, SAME_PRESS, Stop, parse_duration
 
 RECIPE = Recipe(source="test", model="mlp", epochs=2, batch_size=32, augmentation="none")
 
@@ -134,14 +133,6 @@ def test_a_run_resumes_on_the_kind_of_device_it_was_started_on(new, folder, stop
     )
 
 
-def test_temporary_files_of_a_killed_process_are_removed(new, folder, stopped):
-    part = folder / ".checkpoint.pt.abc.part"
-    for stop in (lambda: True, lambda: False):
-        part.write_bytes(b"half")
-        train([new()], stop=stop)
-        assert not part.exists()
-
-
 def test_epochs_after_the_checkpoint_are_dropped(new, folder):
     train([new(save_every=0)], stop=iter([False] * 17 + [True]).__next__)
     path = folder / "metrics.jsonl"
@@ -196,7 +187,7 @@ DURATIONS = [
     *[("45", 45), ("45s", 45), ("1.5s", 1.5), ("9m", 540), ("1h", 3600), ("1h30m", 5400)],
     *[("1h30m5s", 5405), (" 2H ", 7200), ("0", 0), ("90m", 5400)],
     *((text, SUCH) for text in ("", "soon", "9 m", "-5", "m", "1m1h", "1d", "1.5m")),
-    *((text, YEAR) for text in ("8761h", "9" * 400, 40 * "9" + "h")),
+    *((text, YEAR) for text in ("8761h", "9" * 400)),
 ]
 
 
@@ -244,7 +235,7 @@ HANDLED = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
 
 @pytest.mark.parametrize("number", HANDLED)
 def test_a_signal_takes_effect_at_the_end_of_a_step(number):
-    """It is acknowledged at once and only once, and interrupts work without checkpoints."""
+    """It is acknowledged at once and only once."""
     before, seen = [signal.getsignal(kind) for kind in HANDLED], []
     with Stop(on_signal=lambda: seen.append("stopping")) as stop:
         assert not stop()
@@ -254,15 +245,6 @@ def test_a_signal_takes_effect_at_the_end_of_a_step(number):
         assert stop()
         assert stop.signal == number
     assert [signal.getsignal(kind) for kind in HANDLED] == before
-    with Stop() as stop:
-        with pytest.raises(Stopped), stop.at_once():
-            os.kill(os.getpid(), number)
-        assert stop()
-    # after the signal, and outside its context
-    with pytest.raises(Stopped), stop.at_once():
-        pass
-    with Stop().at_once():
-        pass
 
 
 def test_a_second_ctrl_c_interrupts_and_sigterm_never_does(clock):
@@ -279,15 +261,3 @@ def test_a_second_ctrl_c_interrupts_and_sigterm_never_does(clock):
             os.kill(os.getpid(), signal.SIGTERM)
             clock.now += 10
         assert stop()
-
-
-def test_work_without_checkpoints_is_interrupted_by_the_limit():
-    before = signal.getsignal(signal.SIGALRM)
-    with Stop(0.4) as stop:
-        with pytest.raises(Stopped), stop.at_once():
-            time.sleep(60)
-        assert stop()
-    with Stop(60) as stop, stop.at_once():
-        pass
-    assert signal.getsignal(signal.SIGALRM) == before
-    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)

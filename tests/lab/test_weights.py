@@ -61,27 +61,24 @@ def test_grey_images_give_what_their_rgb_copies_give(tmp_path, name):
         torch.testing.assert_close(grey(images), colour(images.expand(-1, 3, -1, -1)))
 
 
-def test_weights_of_another_network_are_refused(tmp_path):
-    imagenet(tmp_path / "r.pth")
-    with pytest.raises(
-        WeightsError, match=r"r\.pth does not match this model: Missing key.* \[\.\.\.\]"
-    ):
-        start(tmp_path / "r.pth", "resnet50")
-    with pytest.raises(
-        WeightsError, match=r"conv1.weight: .* For the ImageNet stem add --set stem=im"
-    ):
-        start(tmp_path / "r.pth", shape=(3, 32, 32))
-
-
-def test_files_without_a_state_dict_are_refused(tmp_path):
-    path = tmp_path / "weights.pt"
-    path.write_text("text")
-    with pytest.raises(WeightsError, match=r"weights\.pt cannot be read"):
-        start(path)
-    for content in ([1, 2], {"epoch": 3}):
-        torch.save(content, path)
-        with pytest.raises(WeightsError, match=r"weights\.pt has no state dict"):
-            start(path)
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        (None, {"name": "resnet50"}, r"w\.pt does not match this model: Missing key.* \[\.\.\.\]"),
+        (None, {"shape": (3, 32, 32)}, r"conv1.weight: .* For the ImageNet stem add --set stem=im"),
+        ("text", {}, r"w\.pt cannot be read"),
+        ([1, 2], {}, r"w\.pt has no state dict"),
+        ({"epoch": 3}, {}, r"w\.pt has no state dict"),
+    ],
+)
+def test_files_without_the_weights_of_the_network_are_refused(tmp_path, content, options, message):
+    path = tmp_path / "w.pt"
+    if content is None:
+        imagenet(path)
+    else:
+        path.write_text(content) if isinstance(content, str) else torch.save(content, path)
+    with pytest.raises(WeightsError, match=message):
+        start(path, **options)
 
 
 def test_the_key_depends_on_the_content_and_not_on_the_place(tmp_path, new):
@@ -119,7 +116,7 @@ def test_a_recipe_with_weights_is_gentler(tmp_path, digits):
     path = tmp_path / "w.pt"
     torch.save({}, path)
     assert make_recipe(digits, weights=path).lr == pytest.approx(make_recipe(digits).lr / 10)
-    assert make_recipe(digits, weights=path, changes=["lr=0.3"]).lr == 0.3
+    assert make_recipe(digits, weights=path, lr=0.3).lr == 0.3
     with pytest.raises(FileChangedError, match=r"nowhere\.pt is not a file on this machine"):
         make_recipe(digits, weights="nowhere.pt")
 

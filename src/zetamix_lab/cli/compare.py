@@ -82,18 +82,25 @@ def compare(
         settings["methods"] = None if methods is None else parse_list(methods, until)
         if train is None:
             find(data)
-            settings |= {"size": size, "group": groups, "skip_broken": skip_broken}
-            settings |= {"train_size": train_size, "model": model, "epochs": epochs}
-            settings["changes"] = change or []
+            from zetamix_lab.train.recipe import parse_changes
+
+            settings |= {
+                "size": size,
+                "group": groups,
+                "skip_broken": skip_broken,
+                "train_size": train_size,
+                "device": device,
+                "changes": parse_changes(change or (), model=model, epochs=epochs),
+            }
         from zetamix_lab.runs.compare import compare as compare_methods
         from zetamix_lab.runs.executor import parse_backend
-        from zetamix_lab.train.run_folder import CurveLog
+        from zetamix_lab.train.run_folder import log_curves
 
         stop = make_stop(time_limit, began, console)
         parse_backend(backend)
         grid = _make_grid(console, data, train, settings)
         start_up = time.monotonic() - began
-        with stop, CurveLog(log, grid.out) as curves, Display(console) as display:
+        with stop, log_curves(log, grid.out) as curves, Display(console) as display:
 
             def watch(name: str, done: float, total: float, text: str = "") -> None:
                 display(name, done, total, text)

@@ -107,10 +107,15 @@ def print_header(
     console: Console, dataset: "Dataset", recipe: "Recipe", methods: int, seeds: int
 ) -> None:
     """Print what is trained: the dataset, runs and the recipe, and notes about the data."""
+    from zetamix_lab.models import default_model
     from zetamix_lab.report.compare_text import describe_recipe
 
-    runs = f"{plural(methods, 'method')} × {plural(seeds, 'seed')}"
-    print_findings(console, [(dataset.name, f"{runs}; {describe_recipe(dataset, recipe)}")])
+    text = f"{plural(methods, 'method')} × {plural(seeds, 'seed')}"
+    text += f"; {describe_recipe(dataset, recipe)}"
+    without, usual = (default_model(dataset.shape, gpu=gpu) for gpu in (False, True))
+    if recipe.model == without != usual:
+        text += f"; {without} is the default without a GPU, {usual} with one"
+    print_findings(console, [(dataset.name, text)])
     for note in dataset.notes:
         print_line(console, note, style="dim")
     if methods == 1:

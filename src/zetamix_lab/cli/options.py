@@ -80,8 +80,8 @@ Model = Annotated[
     str | None,
     _option(
         MODEL,
-        "resnet18, lenet5, mlp, any classifier of torchvision, timm:NAME, or FILE.py:FUNCTION, "
-        "your own function that takes the number of classes and returns a module.",
+        "resnet18, smallnet, lenet5, mlp, any classifier of torchvision, or timm:NAME. A network "
+        "of your own: --train.",
     ),
 ]
 Weights = Annotated[

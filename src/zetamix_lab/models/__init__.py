@@ -1,11 +1,9 @@
-"""Networks by name: own, torchvision's, timm's and the user's; initial weights; trained models."""
+"""Networks by name: own, torchvision's and timm's; initial weights; trained models."""
 
-from zetamix_lab.models.networks import OWN_MODELS as OWN_MODELS
+from zetamix_lab.models.networks import TrainedModel as TrainedModel
 from zetamix_lab.models.networks import UnknownModelError as UnknownModelError
 from zetamix_lab.models.networks import WeightsError as WeightsError
 from zetamix_lab.models.networks import check_model as check_model
 from zetamix_lab.models.networks import default_model as default_model
 from zetamix_lab.models.networks import initialise as initialise
-from zetamix_lab.models.networks import is_python_file as is_python_file
 from zetamix_lab.models.networks import is_random as is_random
-from zetamix_lab.models.trained_model import TrainedModel as TrainedModel

@@ -1,16 +1,11 @@
-"""Networks by name: small ones of our own, torchvision's, timm's, the user's; initial weights."""
+"""Networks by name: own ones, torchvision's, timm's; initial weights; trained networks."""
 
 import importlib.util
 import math
-import re
 import sys
-import traceback
 import warnings
-from collections.abc import Callable
-from functools import lru_cache
 from pathlib import Path
 from textwrap import shorten
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -42,37 +37,28 @@ def initialise(
     *,
     stem: str = "auto",
     weights: FileRef | None = None,
-    code: FileRef | None = None,
 ) -> nn.Module:
     """A new network for samples of `shape`, (channels, height, width) or (features,).
 
     name: "resnet18", "resnet50" or another classification model of torchvision, "timm:NAME" for
-        one of timm, "FILE.py:FUNCTION" for a function that takes the number of classes and returns
-        a module, "smallnet", "lenet5", "digitnet" for images of 8 × 8, "mlp" for points; "auto"
-        chooses by `shape`.
+        one of timm, "smallnet", "lenet5", "digitnet" for images of 8 × 8, "mlp" for points.
     seed: initial weights are drawn from it on the CPU, so that they are the same on any device.
     stem: first layers of a ResNet. "small" is a 3 × 3 convolution without pooling, "imagenet" the
         original; "auto" is "small" up to 64 pixels.
     weights: a file of weights to start from (`load_weights`); None starts from scratch.
-    code: the file of "FILE.py:FUNCTION" as it was when the run was set up; None takes the path in
-        `name`.
 
     >>> model = initialise("resnet18", 10, (3, 32, 32))
-    >>> model.conv1.stride, initialise("auto", 10, (1, 8, 8))(torch.rand(2, 1, 8, 8)).shape
+    >>> model.conv1.stride, initialise("mlp", 10, (1, 8, 8))(torch.rand(2, 1, 8, 8)).shape
     ((1, 1), torch.Size([2, 10]))
     """
-    name = default_model(shape) if name == "auto" else name
-    check_model(name, code)
-    own = code is not None or is_python_file(name)
-    if len(shape) != 3 and name != "mlp" and not own:
+    check_model(name)
+    if len(shape) != 3 and name != "mlp":
         raise ValueError(
             f"{name} takes images, (channels, height, width), got samples of shape {shape}. "
             "For points, use mlp."
         )
     with seeded(seed):
-        if own:
-            model = _from_file(name, num_classes, shape, code)
-        elif name in SMALL_NETWORKS:
+        if name in SMALL_NETWORKS:
             model = SMALL_NETWORKS[name](num_classes, shape)
         elif name.startswith("resnet"):
             is_small = stem == "small" or (stem == "auto" and max(shape[1:]) <= SMALL_SIDE)
@@ -84,35 +70,31 @@ def initialise(
     return model
 
 
-def check_model(name: str, code: FileRef | None = None) -> None:
-    """Raise for a model that does not exist, without samples to build it for.
-
-    code: as of `initialise`.
-    """
-    if name in OWN_MODELS:
+def check_model(name: str) -> None:
+    """Raise for a model that does not exist, without samples to build it for."""
+    if name in SMALL_NETWORKS:
         return
     # takes as long to import as torch, and small networks do not need it
     from torchvision import models
 
-    known = [*OWN_MODELS, *models.list_models(module=models)]
-    if code is not None or is_python_file(name):
-        load_function(name, code)
-    elif name not in known:
-        if importlib.util.find_spec("timm") is not None:
-            import timm
+    known = [*SMALL_NETWORKS, *models.list_models(module=models)]
+    if name in known:
+        return
+    if importlib.util.find_spec("timm") is not None:
+        import timm
 
-            if name.startswith(TIMM) and timm.is_model(name.removeprefix(TIMM)):
-                return
-            known += [f"{TIMM}{each}" for each in timm.list_models()]
-        elif name.startswith(TIMM):
-            raise UnknownModelError("timm is not installed: pip install 'zetamix[timm]'")
-        hint = did_you_mean(name, known, limit=3)
-        if name.endswith(".py"):
-            hint = f" Name a function or class of the file too: {name}:FUNCTION."
-        raise UnknownModelError(
-            f"Expected a model such as {', '.join(OWN_MODELS)}, resnet18 or another classification "
-            f"model of torchvision, timm:NAME or FILE.py:FUNCTION, got {name!r}.{hint}"
-        )
+        if name.startswith(TIMM) and timm.is_model(name.removeprefix(TIMM)):
+            return
+        known += [f"{TIMM}{each}" for each in timm.list_models()]
+    elif name.startswith(TIMM):
+        raise UnknownModelError("timm is not installed: pip install 'zetamix[timm]'")
+    hint = did_you_mean(name, known, limit=3)
+    if ".py" in name:
+        hint = " A network of your own is compared by training of your own: --train train.py:run."
+    raise UnknownModelError(
+        f"Expected a model such as {', '.join(SMALL_NETWORKS)}, resnet18 or another classification "
+        f"model of torchvision, or timm:NAME, got {name!r}.{hint}"
+    )
 
 
 def default_model(shape: tuple[int, ...], *, gpu: bool = True) -> str:
@@ -195,8 +177,6 @@ def _perceptron(inputs: int, first: int, second: int, classes: int) -> list[nn.M
 
 
 SMALL_NETWORKS = {"smallnet": smallnet, "lenet5": lenet5, "digitnet": digitnet, "mlp": mlp}
-# besides those of torchvision and timm
-OWN_MODELS = ("auto", *SMALL_NETWORKS)
 
 
 def _from_library(name: str, num_classes: int, shape: tuple[int, ...]) -> nn.Module:
@@ -205,14 +185,15 @@ def _from_library(name: str, num_classes: int, shape: tuple[int, ...]) -> nn.Mod
     try:
         model = make(name.removeprefix(TIMM), num_classes, shape)
         # so that an unsupported size raises here and not in the first step
-        _outputs(model, shape)
+        with torch.no_grad():
+            model.eval()(torch.zeros(1, *shape))
     except (ArithmeticError, AssertionError, RuntimeError, ValueError) as error:
         raise UnknownModelError(
             f"{name} does not accept images of {' × '.join(map(str, shape))}: "
             f"{reason(error).rstrip('!.')}. Add --size 224 for image files of your own, or use "
             "resnet18, which accepts all."
         ) from None
-    return model
+    return model.train()
 
 
 def _from_torchvision(name: str, num_classes: int, shape: tuple[int, ...]) -> nn.Module:
@@ -250,84 +231,6 @@ def _from_timm(name: str, num_classes: int, shape: tuple[int, ...]) -> nn.Module
     if any(side % step for side, step in zip(shape[1:], steps, strict=True)):
         raise ValueError(f"patches of {steps[0]} × {steps[1]} do not fill them")
     return model
-
-
-def _outputs(model: nn.Module, shape: tuple[int, ...]) -> Any:
-    """The outputs for one sample of zeros, in evaluation mode."""
-    with torch.no_grad():
-        outputs = model.eval()(torch.zeros(1, *shape))
-    model.train()
-    return outputs
-
-
-def is_python_file(name: str) -> bool:
-    """Whether a model is named as FILE.py:FUNCTION.
-
-    >>> is_python_file("nets/small.py:make"), is_python_file("timm:resnet18")
-    (True, False)
-    """
-    return re.fullmatch(r".+\.py:\w+", name) is not None
-
-
-def _from_file(
-    name: str, num_classes: int, shape: tuple[int, ...], code: FileRef | None
-) -> nn.Module:
-    """The module that a function of a Python file returns; code: as of `initialise`."""
-    make = load_function(name, code)
-    expected = (
-        f"{name} must take the number of classes, {num_classes}, and return a torch.nn.Module with "
-        f"logits [n, {num_classes}] for samples [n, {', '.join(map(str, shape))}]"
-    )
-    try:
-        model: nn.Module = make(num_classes)
-        logits = _outputs(model, shape)
-    except Exception as error:
-        raise UnknownModelError(f"{expected}: {_describe(error)}") from error
-    if getattr(logits, "shape", None) != (1, num_classes):
-        got = list(getattr(logits, "shape", [])) or type(logits).__name__
-        raise UnknownModelError(f"{expected}, got {got} for n = 1.")
-    return model
-
-
-def load_function(name: str, code: FileRef | None) -> Callable[..., Any]:
-    """The function FILE.py:FUNCTION; code: as of `initialise`."""
-    path, _, function = name.rpartition(":")
-    code = FileRef.read(path) if code is None else code
-    code.check()
-    module = _load(code)
-    found: Callable[..., Any] | None = getattr(module, function, None)
-    if not callable(found):
-        names = [key for key, value in vars(module).items() if callable(value)]
-        raise UnknownModelError(
-            f"{Path(path).name} has no function {function!r}.{did_you_mean(function, names)}"
-        )
-    return found
-
-
-@lru_cache
-def _load(code: FileRef) -> ModuleType:
-    """Run the file as a module, with its folder on sys.path as for a script."""
-    name = f"zetamix_model_{code.sha256[:12]}"
-    spec = importlib.util.spec_from_file_location(name, code.path)
-    if spec is None or spec.loader is None:
-        raise UnknownModelError(f"{code.path} cannot be imported as a Python module.")
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(code.path.parent))
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[name]
-        raise UnknownModelError(f"{code.path} cannot be imported: {_describe(error)}") from error
-    finally:
-        sys.path.remove(str(code.path.parent))
-    return module
-
-
-def _describe(error: Exception) -> str:
-    """An error of the user's code, with its line."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    text = f"{type(error).__name__}: {str(error).rstrip('.')}"
-    return f"{text} ({Path(last.filename).name}, line {last.lineno})."
 
 
 def is_random(model: nn.Module) -> bool:
@@ -405,3 +308,62 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
     if all(name.startswith("module.") for name in state):
         state = {name.removeprefix("module."): tensor for name, tensor in state.items()}
     return state
+
+
+class TrainedModel(nn.Module):
+    """A trained network with the normalisation it was trained with.
+
+    shape: of one sample.
+    mean, std: of each channel, in the units of the stored samples.
+    is_bytes: whether it was trained on uint8 images; otherwise inputs must be in the units of the
+        training data.
+    temperature: divides the logits.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        classes: tuple[str, ...],
+        shape: tuple[int, ...],
+        mean: Tensor,
+        std: Tensor,
+        *,
+        is_bytes: bool = True,
+        temperature: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.network, self.shape, self.is_bytes = network, shape, is_bytes
+        self.temperature = temperature
+        self.classes = classes
+        """Class names, in the order of the logits."""
+        channels = (1, -1, *[1] * (len(shape) - 1))
+        self.register_buffer("mean", mean.view(channels))
+        self.register_buffer("std", std.view(channels))
+
+    def forward(self, samples: Tensor) -> Tensor:
+        """Logits [n, classes].
+
+        samples: images [n, channels, height, width], either bytes or floating point in [0, 1]; or
+            points [n, coordinates]. `zetamix_lab.data.read_image` reads a file as it was read for
+            training.
+        """
+        if samples.shape[1:] != self.shape:
+            raise ValueError(
+                f"Expected a batch of samples of shape {list(self.shape)}, as in training, got "
+                f"{list(samples.shape)}. Read files with zetamix_lab.data.read_image(path, "
+                "model.shape), and add a dimension for the batch."
+            )
+        if self.is_bytes and len(self.shape) == 3 and samples.is_floating_point():
+            # not on a GPU, to avoid a sync; interpolation may overshoot [0, 1] by a few tenths
+            seen = samples.device.type == "cpu" and samples.numel() > 0
+            low, high = map(float, samples.aminmax()) if seen else (0.0, 1.0)
+            if low < -0.5 or high > 1.5:
+                raise ValueError(
+                    f"Expected images of dtype uint8 or in [0, 1], got values from {low:g} to "
+                    f"{high:g}. Do not normalise them: the model does. Divide images in [0, 255] "
+                    "by 255."
+                )
+            samples = 255 * samples
+        scaled = (samples.float() - self.get_buffer("mean")) / self.get_buffer("std")
+        logits: Tensor = self.network(scaled) / self.temperature
+        return logits

@@ -238,7 +238,7 @@ def describe_recipe(dataset: Dataset, recipe: Recipe) -> str:
         f"{len(dataset.train):,} training and {len(dataset.splits['test']):,} test samples, "
         f"{dataset.num_classes} classes, {' × '.join(map(str, dataset.shape))}; {recipe.model} "
         f"{recipe.start}, {plural(recipe.epochs, 'epoch')}, batch size {recipe.batch_size}, "
-        f"{recipe.optimisation}, augmentation: {recipe.augmentation}; recipe: {recipe.origin}"
+        f"{recipe.optimisation}, augmentation: {recipe.augmentation}"
     )
 
 

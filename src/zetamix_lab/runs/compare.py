@@ -1,6 +1,6 @@
 """Compare methods on one dataset: every method with every seed, by one recipe."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -21,7 +21,6 @@ from zetamix_lab.runs.own import OwnGrid, call
 from zetamix_lab.runs.run_cells import run_cells, run_name
 from zetamix_lab.text import plural
 from zetamix_lab.train import Recipe, default_recipe, make_cell, make_recipe
-from zetamix_lab.train.recipe import parse_changes
 from zetamix_lab.train.run_folder import RunFolder, hold
 
 # any images, for what is checked before the data is read
@@ -68,8 +67,8 @@ def make_grid(
     group: Group = None,
     skip_broken: bool = False,
     progress: Progress | None = None,
-    changes: Sequence[str] = (),
-    **fields: Any,
+    device: str | None = None,
+    changes: Mapping[str, Any] | None = None,
 ) -> Grid:
     """All runs of a comparison, checked before any of them is trained.
 
@@ -81,11 +80,13 @@ def make_grid(
     train_size: a number of training samples or a fraction; the same ones for every run.
     size: resize the images of a path to this number of pixels.
     group, skip_broken, progress: as in `zetamix_lab.data.load`.
-    changes, fields: changes to the recipe, as in `zetamix_lab.train.make_recipe`.
+    device: what trains, as in `run_cells`; without a GPU, the default model is a smaller one where
+        the images allow it.
+    changes: of the recipe, by name, as in `zetamix_lab.train.make_recipe`.
     """
     # a recipe or a model that no data could have is reported before the data is read
-    recipe = default_recipe(SOME_SHAPE, 500).change(**parse_changes(changes, **fields))
-    check_model(recipe.model, recipe.code)
+    changes = changes or {}
+    check_model(default_recipe(SOME_SHAPE, 500).change(**changes).model)
     if isinstance(data, Dataset):
         if size is not None or group is not None:
             raise DataError(f"size and group are for paths only; {data.name} is already loaded.")
@@ -98,7 +99,8 @@ def make_grid(
         images, given = len(dataset.shape) == 3, parse_list(METHODS, until)
         methods = [m for m in given if images or m.name not in ("cutmix", "switch")]
     folder = (out or Path("out") / f"compare-{dataset.name}").absolute()
-    recipe = make_recipe(dataset, changes=changes, **fields)
+    gpu = torch.cuda.is_available() and device != "cpu"
+    recipe = make_recipe(dataset, gpu=gpu, **changes)
     # what a method, or the model, cannot do with the data is raised here
     samples = dataset.train.take(torch.arange(min(CHECKED_SAMPLES, len(dataset.train)))).float()
     for method in methods:

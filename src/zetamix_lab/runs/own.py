@@ -2,12 +2,16 @@
 
 import math
 import os
+import re
+import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,15 +23,13 @@ from zetamix import Mixup
 from zetamix.methods import BUILDERS, Method, parse, parse_list
 from zetamix_lab.comparison import Comparison, Key, metric_of
 from zetamix_lab.metrics import classify, count_confusion
-from zetamix_lab.models import is_python_file
-from zetamix_lab.models.networks import load_function
 from zetamix_lab.provenance import FileRef, machine_info
 from zetamix_lab.records import Cell, RunRecord, SampleResults
 from zetamix_lab.runs import METHODS, SEEDS, UNTIL
 from zetamix_lab.runs.executor import POLL_SECONDS, Send, Stop
 from zetamix_lab.runs.run_cells import ORPHAN_SECONDS, Job
 from zetamix_lab.statistics import KEYS
-from zetamix_lab.text import join, reason
+from zetamix_lab.text import did_you_mean, join, reason
 from zetamix_lab.train.run import describe_failure
 from zetamix_lab.train.run_folder import RunFolder, hold
 
@@ -60,7 +62,7 @@ class OwnGrid:
         seeds: Sequence[int] = range(SEEDS),
         until: float = UNTIL,
     ) -> None:
-        if not is_python_file(name):
+        if not re.fullmatch(r".+\.py:\w+", name):
             raise OwnTrainingError(
                 f"Expected FILE.py:FUNCTION, such as train.py:run, got {name!r}."
             )
@@ -78,6 +80,33 @@ class OwnGrid:
         recipe = {"train": {**self.code.as_dict(), "function": function}}
         make = partial(Cell, dataset=title, fingerprint="", train_size=0, recipe=recipe)
         self.cells = tuple(make(method=m.label, seed=s) for s in self.seeds for m in self.methods)
+
+
+def load_function(name: str, code: FileRef) -> Callable[..., Any]:
+    """The function FILE.py:FUNCTION of a file, which is run with its folder on sys.path."""
+    path, function = code.check(), name.rpartition(":")[2]
+    module = ModuleType(f"zetamix_train_{code.sha256[:12]}")
+    module.__file__ = str(path)
+    # where pickle and dataclasses look for it
+    sys.modules[module.__name__] = module
+    sys.path.insert(0, str(path.parent))
+    try:
+        SourceFileLoader(module.__name__, str(path)).exec_module(module)
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        raise OwnTrainingError(
+            f"{path} cannot be imported: {type(error).__name__}: {str(error).rstrip('.')} "
+            f"({Path(last.filename).name}, line {last.lineno})."
+        ) from error
+    finally:
+        sys.path.remove(str(path.parent))
+    found: Callable[..., Any] | None = getattr(module, function, None)
+    if not callable(found):
+        names = [key for key, value in vars(module).items() if callable(value)]
+        raise OwnTrainingError(
+            f"{path.name} has no function {function!r}.{did_you_mean(function, names)}"
+        )
+    return found
 
 
 def call(grid: OwnGrid, runs: Path, job: Job, send: Send, stopped: Stop) -> None:

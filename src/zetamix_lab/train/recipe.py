@@ -11,7 +11,7 @@ from zetamix.methods import Method
 from zetamix_lab.data.dataset import Dataset
 from zetamix_lab.data.loader import AUGMENTATIONS, ROUND
 from zetamix_lab.metrics import EVALUATED, MULTI_LABEL_ONLY, evaluated
-from zetamix_lab.models import default_model, initialise, is_python_file
+from zetamix_lab.models import default_model, initialise
 from zetamix_lab.provenance import FileRef
 from zetamix_lab.text import did_you_mean, plural
 
@@ -26,11 +26,9 @@ CHOICES = {
     "class_weights": ("none", "balanced"),
     "select": ("none", *EVALUATED, *MULTI_LABEL_ONLY),
 }
-# the source of recipes that are not the paper's
-OWN = "zetamix"
 # fields that are in `Recipe.as_dict`, and so in the key of a cell, only if they are set: records of
 # before the field existed keep their keys
-LATER = ("last_epochs", "optimizer", "warmup", "code", "class_weights", "weights")
+LATER = ("last_epochs", "optimizer", "warmup", "class_weights", "weights")
 
 
 class RecipeError(ValueError):
@@ -43,7 +41,7 @@ class Recipe:
 
     source: str
     """Where the values come from: a section of the paper, or zetamix."""
-    model: str = "auto"
+    model: str = "resnet18"
     epochs: int = 30
     batch_size: int = 128
     lr: float = 0.1
@@ -73,27 +71,18 @@ class Recipe:
     """Number of epochs between evaluations; the last epoch is always evaluated."""
     last_epochs: int = 1
     """Epochs at the end that are all evaluated; of several, the record has the test metrics of
-    each (`RunRecord.median`)."""
+    each."""
     optimizer: str = "sgd"
     """"sgd" with `momentum` and `nesterov`, or "adamw", which decays weights but neither biases nor
     the parameters of normalisation."""
     warmup: int = 0
     """Epochs in which the learning rate rises linearly, step by step, before the schedule."""
-    code: FileRef | None = None
-    """The file of a model "FILE.py:FUNCTION", found when the recipe is made."""
     class_weights: str = "none"
     """"balanced" weighs the loss of a class by samples / (classes · samples of the class)."""
     weights: FileRef | None = None
     """The state dict that training starts from; None starts from scratch."""
 
     def __post_init__(self) -> None:
-        if self.code is None and is_python_file(self.model):
-            path, _, function = self.model.rpartition(":")
-            code = FileRef.read(path)
-            # only the file name: the file is identified by its content
-            object.__setattr__(self, "model", f"{code.path.name}:{function}")
-            object.__setattr__(self, "code", code)
-
         def check(name: str, valid: bool, expected: str) -> None:
             if not valid:
                 raise RecipeError(f"{name} must {expected}, got {getattr(self, name)!r}.")
@@ -157,14 +146,8 @@ class Recipe:
         >>> short.milestones, short.change(lr="0.05", milestones="5,10").milestones
         ((8, 12, 16), (5, 10))
         """
-        names = [each for each in Recipe.__annotations__ if each not in ("source", "code")]
-        for name in changes:
-            if name not in names:
-                hint = did_you_mean(name, names)
-                raise RecipeError(f"A recipe has no {name!r}.{hint} It has: {', '.join(names)}.")
-        changes = {name: _read(name, value) for name, value in changes.items()}
-        if "model" in changes:
-            changes["code"] = None
+        names = [name for name in Recipe.__annotations__ if name != "source"]
+        changes = _read_fields(changes, names)
         epochs = changes.get("epochs", self.epochs)
         if epochs != self.epochs:
             part = epochs / self.epochs
@@ -189,17 +172,12 @@ class Recipe:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Recipe":
-        return cls(**{name: _read(name, value) for name, value in values.items()})
+        return cls(**_read_fields(values, [*Recipe.__annotations__]))
 
     @property
     def start(self) -> str:
         """The initial weights as text."""
         return "from scratch" if self.weights is None else f"from {self.weights}"
-
-    @property
-    def origin(self) -> str:
-        """Where the values come from, as text."""
-        return "default of this library" if self.source == OWN else self.source
 
     @property
     def optimisation(self) -> str:
@@ -215,7 +193,7 @@ class Recipe:
     @property
     def network(self) -> dict[str, Any]:
         """The options of `zetamix_lab.models.initialise`."""
-        return {"stem": self.stem, "code": self.code, "weights": self.weights}
+        return {"stem": self.stem, "weights": self.weights}
 
 
 def parse_changes(texts: Iterable[str], **fields: Any) -> dict[str, Any]:
@@ -235,6 +213,15 @@ def parse_changes(texts: Iterable[str], **fields: Any) -> dict[str, Any]:
             raise RecipeError(f"{name} is given twice; give it once.")
         changes[name] = value
     return changes
+
+
+def _read_fields(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The values of fields from text, from JSON or as they are; raises for other names."""
+    for name in values:
+        if name not in names:
+            hint = did_you_mean(name, names)
+            raise RecipeError(f"A recipe has no {name!r}.{hint} It has: {', '.join(names)}.")
+    return {name: _read(name, value) for name, value in values.items()}
 
 
 def _read(name: str, value: Any) -> Any:
@@ -257,22 +244,19 @@ def _read(name: str, value: Any) -> Any:
         raise RecipeError(f"{name}: expected {text}, got {value!r}.") from None
 
 
-def make_recipe(
-    dataset: Dataset, *, changes: Sequence[str] = (), **fields: str | Path | float | None
-) -> Recipe:
-    """The recipe for a dataset after changes such as "lr=0.05".
+def make_recipe(dataset: Dataset, *, gpu: bool = True, **changes: str | Path | float) -> Recipe:
+    """The recipe for a dataset after changes such as lr=0.05.
 
-    It does not depend on the machine, so that a run is resumed on any other.
-
-    fields: the same by name, such as lr=0.05; None changes nothing. `weights` is a file with the
-        state dict that training starts from (`load_weights`). Without `optimizer`,
-        networks with layer normalisation, such as transformers and ConvNeXt, get AdamW, and all
-        others SGD.
+    gpu: whether a GPU will train, which the default model depends on.
+    changes: as in `Recipe.change`. `weights` is a file with the state dict that training starts
+        from (`load_weights`). Without `optimizer`, networks with layer normalisation, such as
+        transformers and ConvNeXt, get AdamW, and all others SGD.
     """
-    given, multi = parse_changes(changes, **fields), dataset.multi_label
-    recipe = default_recipe(dataset.shape, len(dataset.train), multi_label=multi)
-    wanted = recipe.change(**given)
-    if wanted.optimizer == "adamw" or ("optimizer" not in given and _suits_adamw(wanted, dataset)):
+    multi = dataset.multi_label
+    recipe = default_recipe(dataset.shape, len(dataset.train), multi_label=multi, gpu=gpu)
+    wanted = recipe.change(**changes)
+    chosen = "optimizer" in changes
+    if wanted.optimizer == "adamw" or (not chosen and _suits_adamw(wanted, dataset)):
         # weight decay is that of DeiT and ConvNeXt. Their rates, 0.001 to 0.004 for batches of
         # 1,024 to 4,096, are scaled by the square root of the batch size, as is usual for Adam
         recipe = recipe.change(
@@ -284,15 +268,19 @@ def make_recipe(
     if wanted.weights is not None:
         # a tenth, as usual for fine-tuning: a rate for training from scratch erases the weights
         recipe = recipe.change(lr=recipe.lr / 10)
-    recipe = recipe.change(**given)
+    recipe = recipe.change(**changes)
     names = ["none", *evaluated(dataset.num_classes, multi_label=multi)]
     if recipe.select not in names:
         raise RecipeError(f"select must be one of {', '.join(names)}, got {recipe.select!r}.")
     return recipe
 
 
-def default_recipe(shape: tuple[int, ...], count: int, *, multi_label: bool = False) -> Recipe:
+def default_recipe(
+    shape: tuple[int, ...], count: int, *, multi_label: bool = False, gpu: bool = True
+) -> Recipe:
     """A recipe by the shape of one sample and the number of training samples.
+
+    gpu: whether a GPU will train.
 
     >>> recipe = default_recipe((3, 128, 128), 500)
     >>> recipe.model, recipe.batch_size, recipe.augmentation
@@ -302,8 +290,8 @@ def default_recipe(shape: tuple[int, ...], count: int, *, multi_label: bool = Fa
     batch_size = 128 if count >= 10_000 else 64 if count >= 1_000 else 32
     images = len(shape) == 3
     return Recipe(
-        source=OWN,
-        model=default_model(shape),
+        source="zetamix",
+        model=default_model(shape, gpu=gpu),
         batch_size=batch_size,
         # the rate is proportional to the batch size
         lr=0.1 * batch_size / 128 if images else 0.05,
@@ -316,8 +304,6 @@ def default_recipe(shape: tuple[int, ...], count: int, *, multi_label: bool = Fa
 
 def _suits_adamw(recipe: Recipe, dataset: Dataset) -> bool:
     """Whether the network uses layer normalisation, with which SGD trains poorly."""
-    network = initialise(
-        recipe.model, dataset.num_classes, dataset.shape, 0, stem=recipe.stem, code=recipe.code
-    )
+    network = initialise(recipe.model, dataset.num_classes, dataset.shape, stem=recipe.stem)
     kinds = " ".join(type(part).__name__ for part in network.modules())
     return "LayerNorm" in kinds and "BatchNorm" not in kinds

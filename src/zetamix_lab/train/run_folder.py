@@ -1,10 +1,9 @@
 """The folder of one run: every file name, locking, resuming, curves, and loading the model."""
 
-import importlib.util
 import io
 import json
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,7 @@ from zetamix_lab.atomic_io import (
     write_json,
     write_text,
 )
-from zetamix_lab.models import TrainedModel, initialise, is_python_file
-from zetamix_lab.provenance import FileChangedError, FileRef
+from zetamix_lab.models import TrainedModel, initialise
 from zetamix_lab.records import Cell, RunRecord, SampleResults, read_lines
 from zetamix_lab.text import reason
 
@@ -201,65 +199,58 @@ def hold(folders: Iterable[Path], wait: float = 0.0, lock: str = LOCK) -> Iterat
         yield
 
 
-class CurveLog(AbstractContextManager["CurveLog"]):
-    """Passes new epochs of all runs under a folder to TensorBoard, whenever it is called.
+@contextmanager
+def log_curves(package: str | None, root: Path) -> Iterator[Callable[[], None]]:
+    """A function that passes new epochs of all runs under a folder to TensorBoard.
 
-    Epochs that already exist were logged by the command that trained them.
+    Epochs that already exist were logged by the command that trained them; the last ones are
+    logged at the end.
 
     package: "tensorboard"; None logs nothing.
     """
+    if package is None:
+        yield lambda: None
+        return
+    if package != "tensorboard":
+        raise ValueError(f"Expected tensorboard, got {package!r}.")
+    import pandas as pd
 
-    def __init__(self, package: str | None, root: Path) -> None:
-        if package not in (None, "tensorboard"):
-            raise ValueError(f"Expected tensorboard, got {package!r}.")
-        if package is not None and importlib.util.find_spec(package) is None:
-            raise ValueError("tensorboard is not installed: pip install 'zetamix[tensorboard]'.")
-        self.root = root if package else None
-        self._logged: dict[Path, int] = {}
-        self._writers: dict[Path, Any] = {}
-        self(write=False)
-
-    def __exit__(self, *_: object) -> None:
-        self()
-        for writer in self._writers.values():
-            writer.close()
-
-    def __call__(self, *, write: bool = True) -> None:
-        for path in self.root.rglob(CELL) if self.root else ():
-            curve, logged = RunFolder(path.parent).read_curve(), self._logged.get(path.parent, 0)
-            for line in curve[logged:] if write else ():
-                self._write(path.parent, line)
-            # a resumed run trains epochs after its checkpoint again
-            self._logged[path.parent] = max(logged, len(curve))
-
-    def _write(self, folder: Path, line: dict[str, Any]) -> None:
-        import pandas as pd
+    try:
         from torch.utils.tensorboard import SummaryWriter
+    except ModuleNotFoundError:
+        text = "tensorboard is not installed: pip install 'zetamix[tensorboard]'."
+        raise ValueError(text) from None
+    curves = {path.parent: RunFolder(path.parent).read_curve() for path in root.rglob(CELL)}
+    logged, writers = {folder: len(curve) for folder, curve in curves.items()}, dict[Path, Any]()
 
-        if folder not in self._writers:
-            self._writers[folder] = SummaryWriter(str(folder / "tensorboard"))
-        scores = pd.json_normalize(line, sep="/").iloc[0].drop("epoch")
-        for name, score in scores.items():
-            self._writers[folder].add_scalar(name, score, line["epoch"])
+    def log() -> None:
+        for folder in [path.parent for path in root.rglob(CELL)]:
+            curve, first = RunFolder(folder).read_curve(), logged.get(folder, 0)
+            for line in curve[first:]:
+                if folder not in writers:
+                    writers[folder] = SummaryWriter(str(folder / "tensorboard"))
+                scores = pd.json_normalize(line, sep="/").iloc[0].drop("epoch")
+                for name, score in scores.items():
+                    writers[folder].add_scalar(name, score, line["epoch"])
+            # a resumed run trains epochs after its checkpoint again
+            logged[folder] = max(first, len(curve))
+
+    try:
+        yield log
+    finally:
+        log()
+        for writer in writers.values():
+            writer.close()
 
 
 def load_model(
-    folder: str | Path,
-    device: torch.device | str = "cpu",
-    *,
-    calibrated: bool = False,
-    model: str | None = None,
-    trust_code: bool = False,
+    folder: str | Path, device: torch.device | str = "cpu", *, calibrated: bool = False
 ) -> TrainedModel:
     """Load the model of a finished run after its last epoch, in evaluation mode.
 
     folder: the folder of a run, such as out/compare-photos/runs/zeta-2.8-s0-….
     calibrated: whether to divide the logits by the temperature that was fitted on the validation
         split, so that softmax gives calibrated probabilities. Predictions do not change.
-    model: the current location of your own file, as FILE.py:FUNCTION; None if it has not moved.
-        It is run, without `trust_code`.
-    trust_code: whether the Python file of a network of your own may be run, which `folder` names.
-        It must not have changed. Do not trust folders from people whose code you would not run.
     """
     path = Path(folder)
     record = RunFolder(path).read_record()
@@ -275,10 +266,7 @@ def load_model(
         )
     with _reading(f"The model in {path}"):
         form, weights = read_json(path / MODEL), load_tensors(path / WEIGHTS)
-        code = None if model or form["code"] is None else FileRef.from_dict(form["code"])
-        name = model or form["model"]
-        if model is None and code is None and is_python_file(name):
-            raise ValueError(f"it has no checksum of {name}")
+        name, stem = form["model"], form["stem"]
         trained = TrainedModel(
             nn.Identity(),
             tuple(form["classes"]),
@@ -288,20 +276,9 @@ def load_model(
             is_bytes=form["dtype"] == "uint8",
             temperature=float(record.extra["temperature"]) if calibrated else 1.0,
         )
-        options: dict[str, Any] = {"stem": form["stem"], "code": code}
-    if code is not None and not trust_code:
-        raise FolderError(
-            f"The network of {path} is built by running {code.path}. If you trust this code, pass "
-            "trust_code=True."
-        )
+    trained.network = initialise(name, len(trained.classes), trained.shape, stem=stem)
     try:
-        trained.network = initialise(name, len(trained.classes), trained.shape, **options)
         trained.network.load_state_dict(weights)
-    except FileChangedError as error:
-        raise FolderError(
-            f"{error} The network of {path} is built from it. If it has moved, pass "
-            "model='FILE.py:FUNCTION'."
-        ) from error
     except RuntimeError as error:
         raise FolderError(
             f"The weights in {path} do not match {name}: {str(error).splitlines()[-1].strip()}"

@@ -4,8 +4,7 @@ import math
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 # seconds of a time limit reserved for saving, in addition to the longest interval between two calls
@@ -14,8 +13,6 @@ MARGIN = 5.0
 # seconds within which a second SIGINT is the same Ctrl-C, passed on by a launcher such as uv run
 SAME_PRESS = 1.0
 YEAR = 365 * 24 * 3600.0
-# Windows has no SIGALRM: there the limit takes effect only between two pieces of work; nor SIGHUP
-ALARM, HANGUP = getattr(signal, "SIGALRM", None), getattr(signal, "SIGHUP", None)
 
 
 def parse_duration(text: str) -> float:
@@ -35,7 +32,7 @@ def parse_duration(text: str) -> float:
 
 
 class Stopped(BaseException):
-    """Raised inside work that cannot be checkpointed, such as a measurement or an evaluation.
+    """Raised within an evaluation, which cannot be checkpointed.
 
     It derives from BaseException so that `except Exception` does not swallow it.
     """
@@ -65,7 +62,6 @@ class Stop:
         self._last_call: float | None = None
         self._longest_interval = 0.0
         self._old_handlers: dict[int, Any] = {}
-        self._raise = False
 
     def __call__(self) -> bool:
         now = time.monotonic()
@@ -86,31 +82,16 @@ class Stop:
         margin = min(MARGIN + self._longest_interval, self.limit / 4)
         return self.began + self.limit - margin - time.monotonic()
 
-    @contextmanager
-    def at_once(self) -> Iterator[None]:
-        """A context for work that cannot be checkpointed: signals and the limit raise `Stopped`."""
-        self._raise = True
-        try:
-            if self():
-                raise Stopped
-            yield
-        finally:
-            self._raise = False
-
     def __enter__(self) -> "Stop":
-        handled = [number for number in (signal.SIGTERM, signal.SIGINT, HANGUP, ALARM) if number]
-        if HANGUP is not None and signal.getsignal(HANGUP) == signal.SIG_IGN:
-            # started with nohup
-            handled.remove(HANGUP)
+        handled = [signal.SIGTERM, signal.SIGINT]
+        # a command that was started with nohup ignores it, and Windows does not have it
+        hangup = getattr(signal, "SIGHUP", None)
+        if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:
+            handled.append(hangup)
         self._old_handlers = {number: signal.signal(number, self._on_signal) for number in handled}
-        if self.limit is not None and ALARM is not None:
-            # heeded `at_once` only
-            signal.setitimer(signal.ITIMER_REAL, max(0.001, self._remaining()))
         return self
 
     def __exit__(self, *_: object) -> None:
-        if ALARM is not None:
-            signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in self._old_handlers.items():
             signal.signal(number, handler)
 
@@ -118,9 +99,6 @@ class Stop:
         now = time.monotonic()
         if number == self.signal == signal.SIGINT and now - self._signal_time > SAME_PRESS:
             raise KeyboardInterrupt
-        if number != ALARM:
-            first, self.signal, self._signal_time = self.signal is None, number, now
-            if first:
-                self.on_signal()
-        if self._raise:
-            raise Stopped
+        first, self.signal, self._signal_time = self.signal is None, number, now
+        if first:
+            self.on_signal()

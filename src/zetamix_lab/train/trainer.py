@@ -61,13 +61,11 @@ class Trainer:
         self.stream: torch.cuda.Stream | None = None
 
         model = initialise(recipe.model, dataset.num_classes, dataset.shape, seed, **recipe.network)
-        # the user's own code may draw random numbers anywhere
-        self.is_random = recipe.code is not None or is_random(model)
+        self.is_random = is_random(model)
         # convolutions are fastest on channels last: on two CPU cores a step of ResNet-18 takes 0.80
-        # to 0.87 times as long, one of digitnet 0.63. The user's own networks get contiguous
-        # images, because code such as `x.view(len(x), -1)` fails with any other layout
-        last = len(dataset.shape) == 3 and recipe.code is None
-        self.layout = torch.channels_last if last else torch.contiguous_format
+        # to 0.87 times as long, one of digitnet 0.63
+        images = len(dataset.shape) == 3
+        self.layout = torch.channels_last if images else torch.contiguous_format
         self.model: nn.Module = model.to(self.device, memory_format=self.layout)  # type: ignore[call-overload]
         self.forward = torch.compile(self.model, dynamic=False) if compile else self.model
         self.make_batch = _compiled_batch() if compile else Loader.batch
@@ -243,7 +241,6 @@ class Trainer:
         """The values needed to rebuild the network and its normalisation (`load_model`)."""
         return {
             "model": self.recipe.model,
-            "code": None if self.recipe.code is None else self.recipe.code.as_dict(),
             "stem": self.recipe.stem,
             "shape": list(self.dataset.shape),
             "classes": list(self.dataset.classes),
