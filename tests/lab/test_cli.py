@@ -5,11 +5,13 @@ import importlib.metadata
 import io
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from miniatures import class_folders
 from rich.console import Console
 from typer.testing import CliRunner
 
+from zetamix import ZetaMix
 from zetamix_lab.atomic_io import write_file, write_text
 from zetamix_lab.cli.app import app
 from zetamix_lab.cli.errors import make_stop, report_errors
@@ -205,6 +208,19 @@ def test_any_other_error_asks_to_be_reported(call):
     with pytest.raises(Exception) as caught, report_errors():
         call()
     assert "please report it" in caught.value.__notes__[-1]
+
+
+def test_a_warning_that_is_not_ours_has_its_category_and_place(capsys):
+    with report_errors():
+        warnings.simplefilter("always")
+        warnings.warn("of mine", RuntimeWarning, stacklevel=1)
+        torch.optim.lr_scheduler.StepLR(torch.optim.SGD([torch.zeros(1)]), 1).step()
+        ZetaMix(num_classes=4)(torch.rand(8, 3, 8, 8), torch.arange(8) % 4)
+    mine, theirs, ours = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(rf"RuntimeWarning: of mine \({re.escape(__file__)}:\d+\)", mine)
+    assert re.fullmatch(r"UserWarning: Detected call of `lr_scheduler.* \(.*\.py:\d+\)", theirs)
+    assert ours.startswith("The samples are not normalised")
+    assert ".py" not in ours
 
 
 def test_a_full_disk_is_named(tmp_path, capsys):

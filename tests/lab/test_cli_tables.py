@@ -7,6 +7,7 @@ from factories import make_comparison, make_dataset
 from rich.console import Console
 
 from zetamix_lab.cli.live import print_findings, print_header, print_table
+from zetamix_lab.report import Table
 from zetamix_lab.report.compare import difference_table, main_table
 from zetamix_lab.train import default_recipe
 
@@ -26,6 +27,10 @@ def test_a_table_of_any_width_is_shown_whole():
             assert [
                 line[: len(head)] for head in heads for line in lines if line.startswith(head)
             ] == heads
+    # a name that would leave no space for the numbers is folded
+    console = Console(file=io.StringIO(), width=60)
+    print_table(console, Table(["class", "train"], [("x" * 90, 12)]))
+    assert console.file.getvalue().split()[1:] == ["train", "x" * 53, "12", "x" * 37]
     # in 80 columns the metrics of the verdict have a line for each method
     console = Console(file=io.StringIO(), width=80)
     print_table(

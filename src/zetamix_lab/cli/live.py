@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
@@ -118,15 +118,13 @@ def print_header(
 
 
 def print_table(console: Console, table: "ReportTable") -> None:
-    """Print a table of a report; cells that are too wide are folded, the names of rows last."""
+    """Print a table of a report; cells that are too wide are folded, short names of rows last."""
     shown = Table(box=None, header_style="bold", pad_edge=False)
+    short = all(2 * len(row[0].text()) <= console.width for row in table.cells)
     for name, is_text in zip(table.columns, table.text_columns, strict=True):
-        shown.add_column(
-            name,
-            justify="left" if is_text else "right",
-            overflow="fold",
-            no_wrap=not shown.columns,
-        )
+        side: Any = "left" if is_text else "right"
+        no_wrap = short and not shown.columns
+        shown.add_column(name, justify=side, overflow="fold", no_wrap=no_wrap)
     for row in table.cells:
         shown.add_row(*(Text(cell.text(), style="bold" if cell.mark else "") for cell in row))
     console.print(shown, "")
