@@ -77,16 +77,14 @@ def test_one_method_is_measured_in_a_folder_of_that_name(tmp_path, monkeypatch):
     assert json.loads(Path("out/compare-crescents/results.json").read_text())["seeds"] == [4]
 
 
-@pytest.mark.parametrize(("limit", "hint"), [("4s", ""), ("0.001s", " Start-up took")])
-def test_a_time_limit_saves_and_goes_on(limit, hint, tmp_path):
+@pytest.mark.parametrize("limit", ["4s", "0.001s"])
+def test_a_time_limit_saves_and_goes_on(limit, tmp_path):
     options = ["--data", CRESCENTS, "--epochs", "100000", "--methods", "none", "--seeds", "1"]
     options += ["--jobs", "1", "--device", "cpu", "--out", str(tmp_path), "--time-limit", limit]
     result = invoke(*options)
     assert result.exit_code == 75, result.output
     text = words(result)
-    assert f"The time limit is reached.{hint}" in text
-    assert ("use a longer --time-limit" in text) == bool(hint)
-    assert "Everything is saved. Rerun the same command" in text
+    assert "The time limit is reached. Everything is saved. Rerun the same command" in text
     assert re.search(r"no mixing seed 0 after \d+\.\d of 100000 epochs", text)
     (folder,) = tmp_path.glob("runs/*")
     assert (folder / "checkpoint.pt").exists()

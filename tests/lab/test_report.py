@@ -24,7 +24,6 @@ from zetamix_lab.report import (
     series_style,
 )
 from zetamix_lab.report.compare_figures import draw_outputs
-from zetamix_lab.report.page import Lead
 
 # an image that loads: five by five, and nothing on it
 BLANK = "data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' width='5' height='5'/>"
@@ -154,7 +153,7 @@ def test_series_differ_without_colour():
 
 
 def page_of(*blocks, title="A & B"):
-    lead = Lead("1 < 2.", "Do this:", "zetamix x", ["Words."])
+    lead = {"Result": "1 < 2.", "Caution": "Words."}
     return render_page(title, [Section("Part <1>", blocks)], machine=MACHINE, lead=lead)
 
 

@@ -1,12 +1,15 @@
 """`zetamix check`."""
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
+from zetamix_lab.atomic_io import write_json
 from zetamix_lab.cli import options
 from zetamix_lab.cli.errors import report_errors
 from zetamix_lab.cli.live import print_table, show_reading
@@ -17,6 +20,16 @@ if TYPE_CHECKING:
 
 # longer lists are truncated to this many items
 MAX_SHOWN = 10
+# --json -
+STDOUT = Path("-")
+
+
+def parse_json(text: str) -> Path:
+    """A file that is or can be made, or `-`; raises for a folder, a pipe or a device."""
+    path = Path(text)
+    if path != STDOUT and path.exists() and not path.is_file():
+        raise typer.BadParameter(f"{path} is not a file")
+    return path
 
 
 def check(
@@ -26,7 +39,16 @@ def check(
     data_dir: options.DataDir = None,
     size: options.Size = None,
     group: options.GroupBy = None,
-    json_file: options.Json = None,
+    json_file: Annotated[
+        Path | None,
+        options.option(
+            options.OUTPUT,
+            "Write the report as JSON to this file; - writes only JSON to standard output.",
+            "--json",
+            parser=parse_json,
+            metavar="FILE",
+        ),
+    ] = None,
 ) -> None:
     """Read every sample and report whether the data is fit to be trained on.
 
@@ -35,14 +57,18 @@ def check(
     split, invalid rows of a table. Duplicates within one split and class are listed only.
     """
     groups = options.parse_group(group)
-    options.open_console(json_file)
     from zetamix_lab.data import check as check_data
 
     with report_errors():
         with show_reading() as progress:
             report = check_data(path, data_dir, size=size, group=groups, progress=progress)
-        options.write_results(json_file, {**vars(report), "ok": report.ok})
-        if json_file != options.STDOUT:
+        found = {**vars(report), "ok": report.ok}
+        if json_file == STDOUT:
+            typer.echo(json.dumps(found, indent=1, ensure_ascii=False))
+        else:
+            if json_file is not None:
+                # of a link, the file that it names
+                write_json(json_file.resolve(), found)
             _print_report(report)
     if not report.ok:
         raise typer.Exit(1)

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from zetamix_lab.progress import about
+from zetamix_lab.progress import RUNS, about
 from zetamix_lab.text import plural
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from zetamix_lab.report import Table as ReportTable
     from zetamix_lab.train import Recipe
 
-# the event about all runs together, as in `zetamix_lab.runs.run_cells`
-RUNS = "runs"
 # seconds without output after which a line about the current runs is printed
 QUIET_SECONDS = 60.0
 
@@ -133,8 +131,7 @@ def print_table(console: Console, table: "ReportTable") -> None:
 def print_findings(console: Console, findings: Iterable[tuple[str, str]]) -> None:
     """Print bold headings, each with a paragraph; brackets are not interpreted as markup."""
     for heading, text in findings:
-        # a command that is wrapped cannot be copied
-        console.print(Text.assemble((heading, "bold"), "  ", text), soft_wrap=heading == "Next")
+        console.print(Text.assemble((heading, "bold"), "  ", text))
 
 
 def print_line(console: Console, text: str, style: str = "") -> None:
