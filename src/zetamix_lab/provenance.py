@@ -59,7 +59,7 @@ class FileRef:
         return cls(Path(values["path"]), values["sha256"])
 
 
-def machine_info(device: torch.device) -> dict[str, str]:
+def machine_info(device: torch.device, program: str = "zetamix") -> dict[str, str]:
     """Hardware, versions and command that explain a result; nothing that identifies the machine."""
     info = {
         "processor": _processor(),
@@ -78,7 +78,7 @@ def machine_info(device: torch.device) -> dict[str, str]:
         info["commit"] = commit
     # with relative paths, and quoted, so that a shell accepts it again
     arguments = [argument.replace(f"{Path.cwd()}{os.sep}", "") for argument in sys.argv[1:]]
-    info["command"] = f"zetamix {shlex.join(arguments)}".rstrip()
+    info["command"] = f"{program} {shlex.join(arguments)}".rstrip()
     return info
 
 

@@ -1,4 +1,4 @@
-"""The command line: its two commands, bad input in a sentence, unexpected errors, `--json`."""
+"""The command line: its two commands, bad input in a sentence, unexpected errors."""
 
 import errno
 import importlib.metadata
@@ -103,8 +103,6 @@ def test_completion_scripts_can_be_shown():
 HUGE = "9" * 30
 USAGE = {
     "compare photos": "unexpected argument 'photos'. If it is your data, use: zetamix compare",
-    "check digits --json .": ". is not a file",
-    "check digits --json /dev/null": "/dev/null is not a file",
     "compare --data photos/ --group (a": "is not a regular expression",
     "IMAGES --until 1.5": "Invalid value for '--until'",
     "IMAGES --train-size -0.5": "Invalid value for '--train-size'",
@@ -273,20 +271,6 @@ def test_ctrl_c_at_the_start_leaves_no_traceback(seconds, tmp_path):
     text = process.communicate(timeout=100)[0]
     assert process.returncode in (130, -signal.SIGINT)
     assert "Traceback" not in text
-
-
-# results as JSON
-
-
-def test_json_alone_is_on_standard_output_and_a_link_to_a_file_keeps_its_name(tmp_path):
-    assert json.loads(invoke("check", CRESCENTS, "--json", "-").stdout)["problems"] == []
-    link = tmp_path / "link.json"
-    link.symlink_to(tmp_path / "results.json")
-    for path in (tmp_path / "new" / "results.json", link):
-        result = invoke("check", CRESCENTS, "--json", path)
-        assert result.exit_code == 0, result.output
-        assert json.loads(path.read_text())["name"] == "crescents"
-    assert link.is_symlink()
 
 
 # while data is read

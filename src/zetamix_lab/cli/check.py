@@ -2,14 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from zetamix_lab.atomic_io import write_json
 from zetamix_lab.cli import options
 from zetamix_lab.cli.errors import report_errors
 from zetamix_lab.cli.live import print_table, show_reading
@@ -20,16 +18,6 @@ if TYPE_CHECKING:
 
 # longer lists are truncated to this many items
 MAX_SHOWN = 10
-# --json -
-STDOUT = Path("-")
-
-
-def parse_json(text: str) -> Path:
-    """A file that is or can be made, or `-`; raises for a folder, a pipe or a device."""
-    path = Path(text)
-    if path != STDOUT and path.exists() and not path.is_file():
-        raise typer.BadParameter(f"{path} is not a file")
-    return path
 
 
 def check(
@@ -39,16 +27,9 @@ def check(
     data_dir: options.DataDir = None,
     size: options.Size = None,
     group: options.GroupBy = None,
-    json_file: Annotated[
-        Path | None,
-        options.option(
-            options.OUTPUT,
-            "Write the report as JSON to this file; - writes only JSON to standard output.",
-            "--json",
-            parser=parse_json,
-            metavar="FILE",
-        ),
-    ] = None,
+    as_json: Annotated[
+        bool, options.option(options.OUTPUT, "Print the report as JSON, with all lists.", "--json")
+    ] = False,
 ) -> None:
     """Read every sample and report whether the data is fit to be trained on.
 
@@ -59,17 +40,13 @@ def check(
     groups = options.parse_group(group)
     from zetamix_lab.data import check as check_data
 
-    with report_errors():
-        with show_reading() as progress:
-            report = check_data(path, data_dir, size=size, group=groups, progress=progress)
+    with report_errors(), show_reading() as progress:
+        report = check_data(path, data_dir, size=size, group=groups, progress=progress)
+    if as_json:
         found = {**vars(report), "ok": report.ok}
-        if json_file == STDOUT:
-            typer.echo(json.dumps(found, indent=1, ensure_ascii=False))
-        else:
-            if json_file is not None:
-                # of a link, the file that it names
-                write_json(json_file.resolve(), found)
-            _print_report(report)
+        typer.echo(json.dumps(found, indent=1, ensure_ascii=False))
+    else:
+        _print_report(report)
     if not report.ok:
         raise typer.Exit(1)
 
@@ -87,7 +64,7 @@ def _print_report(report: "Report") -> None:
     console.print(f"[bold]{escape(report.name)}[/bold]: {total}, {verdict}; {found}")
     console.print(escape(report.origin), style="dim", soft_wrap=True)
     counts = report.counts.values()
-    rows = [(label, *(sizes[label] for sizes in counts)) for label in report.counts["train"]]
+    rows: list[Any] = [(k, *(sizes[k] for sizes in counts)) for k in report.counts["train"]]
     rows.append(("total", *report.sizes.values()))
     print_table(console, Table(["class", *report.counts], rows))
     lists = {
@@ -100,7 +77,7 @@ def _print_report(report: "Report") -> None:
         "Notes": report.notes,
     }
     for title, lines in lists.items():
-        more = [f"and {len(lines) - MAX_SHOWN:,} more; --json FILE has them"]
+        more = [f"and {len(lines) - MAX_SHOWN:,} more; --json has them"]
         shown = [*lines[:MAX_SHOWN], *(more if len(lines) > MAX_SHOWN else [])]
         if lines:
             typer.echo("\n  ".join([typer.style(title, bold=True), *shown]) + "\n")

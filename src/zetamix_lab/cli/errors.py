@@ -84,14 +84,18 @@ def _in_package(frame: FrameType) -> bool:
 
 
 def _print_warning(
-    message: Warning | str, category: type[Warning], file: str, line: int, *_: Any
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any
 ) -> None:
     """Print a warning of this package as one line, any other with its category and place."""
     frame = sys._getframe(1)
     # Python calls this by a function of `warnings`
     while frame.f_back is not None and frame.f_globals.get("__name__") == "warnings":
         frame = frame.f_back
-    text = str(message) if _in_package(frame) else f"{category.__name__}: {message} ({file}:{line})"
+    text = (
+        str(message)
+        if _in_package(frame)
+        else f"{category.__name__}: {message} ({filename}:{lineno})"
+    )
     print_error(text, style="yellow")
 
 

@@ -111,8 +111,6 @@ def print_header(
     print_findings(console, [(dataset.name, f"{runs}; {describe_recipe(dataset, recipe)}")])
     for note in dataset.notes:
         print_line(console, note, style="dim")
-    if methods == 1:
-        print_line(console, "One method is not compared with anything: use --methods none,zetamix")
 
 
 def print_table(console: Console, table: "ReportTable") -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,8 +23,6 @@ SCALED_FROM = 1 / 3
 MAX_IMAGE_SIDE = 96
 # the free space beside an image and its bars, as a fraction of its width
 GAP = 0.1
-# label of a row: (images [shown, channels, height, width], targets [shown, classes])
-Rows: TypeAlias = Mapping[str, tuple[Tensor, Tensor]]
 
 
 def draw_figures(comparison: Comparison) -> dict[str, Picture]:
@@ -112,8 +110,10 @@ def draw_curves(comparison: Comparison) -> Picture:
         )
 
 
-def draw_outputs(rows: Rows, classes: Sequence[str]) -> Picture:
+def draw_outputs(rows: Mapping[str, tuple[Tensor, Tensor]], classes: Sequence[str]) -> Picture:
     """One row per method; the first shows the originals, the others their outputs in that order.
+
+    rows: by method, images [shown, channels, height, width] and their targets [shown, classes].
 
     >>> images = torch.zeros(2, 1, 4, 4), torch.eye(2)
     >>> draw_outputs({"original": images, "mixup": images}, ["cat", "dog"]).name

@@ -272,20 +272,11 @@ def _calibration(comparison: Comparison) -> str:
     # meaningless if nothing was learned
     if comparison.at_chance is not None or "nll" not in comparison.recorded:
         return ""
-    text = "Training on soft labels makes networks underconfident by design. "
+    verdict = "go by scores after temperature scaling on the validation split"
     if "nll_scaled" not in comparison.tested:
-        return f"{text}NLL and ECE allow no verdict: not every run has a temperature for scaling."
-    if not comparison.records:
-        return ""
-    means = [
-        f"{fmean(run.extra['temperature'] for run in comparison.records_of(label)):.2f} for "
-        f"{comparison.name_of(label)}"
-        for label in comparison.methods
-    ]
-    text += f"Temperatures fitted on the validation split (below 1: underconfident): {join(means)}."
-    if any(mean.startswith(("0.01 ", "100.00 ")) for mean in means):
-        text += " A temperature of 0.01 or 100 is the limit of the fit: it has no optimum."
-    return text
+        verdict = "allow no verdict: not every run has a temperature for scaling"
+    soft = "Training on soft labels makes networks underconfident by design"
+    return f"{soft}, so NLL and ECE {verdict}."
 
 
 def _incomplete(comparison: Comparison) -> str:
