@@ -116,23 +116,6 @@ def test_a_folder_of_png_files_works_the_same_way(tmp_path):
     assert len(seen.images) == 3
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda folder: photographs(folder, "cat"), "pets: 1 class"),
-        (lambda folder: (photographs(folder, "cat", "dog"), (folder / "owl").mkdir()), "owl"),
-        (lambda folder: folder.mkdir(), "no "),
-    ],
-    ids=["one class", "an empty class", "an empty folder"],
-)
-def test_a_folder_that_cannot_be_compared_is_reported(make, message, tmp_path):
-    make(tmp_path / "pets")
-    result = invoke("--data", str(tmp_path / "pets"), "--out", str(tmp_path / "out"))
-    assert result.exit_code == 1, result.output
-    assert message in words(result)
-    assert "Traceback" not in result.output
-
-
 # interruptions, in processes of their own
 
 

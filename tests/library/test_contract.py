@@ -360,9 +360,6 @@ FORMS = {
     "list with more": lambda mix, x, y: listed(mix, [x, y, "more"])[:2],
     "named tuple": lambda mix, x, y: listed(mix, Pair(x, y)),
     "dict": lambda mix, x, y: listed(mix, {"pixel_values": x, "labels": y}).values(),
-    "ordered dict": lambda mix, x, y: listed(
-        mix, collections.OrderedDict(image=x, label=y)
-    ).values(),
     "dict, one image": lambda mix, x, y: mix({"label": y, "image": x}).values().__reversed__(),
     "user's dict": lambda mix, x, y: mix(collections.UserDict(x=x, target=y)).values(),
     "with the rest": with_rest,
@@ -422,6 +419,16 @@ def test_a_dict_with_every_rule(kind, p):
     assert_close(mixed["pair"].label, mixed_by_hand(hot, plan))
 
 
+def test_apply_plan_keeps_every_kind_of_nest():
+    plan = zeta_plan(6, 1.2)
+    nest = collections.OrderedDict(b=images(3), a=(images(), [images()]))
+    mixed = apply_plan(nest, plan)
+    assert (type(mixed), list(mixed)) == (collections.OrderedDict, ["b", "a"])
+    assert (type(mixed["a"]), type(mixed["a"][1])) == (tuple, list)
+    assert_close(mixed["b"], mixed_by_hand(nest["b"], plan))
+    assert_close(mixed["a"][1][0], mixed_by_hand(images(), plan))
+
+
 def test_a_rule_for_one_tensor():
     samples = torch.randn(4, 3)
     assert torch.equal(ZetaMixup(rules=Blend(), gamma=3000.0)(samples), samples)
@@ -438,43 +445,37 @@ def test_float64_entries_get_float64_weights_wherever_they_stand(first):
     assert_close(ranked, torch.tensor([series] * 4, dtype=torch.float64))
 
 
-AGE = "In batch['age']."
+class Refuses:
+    def mix(self, value, plan):
+        raise UnicodeDecodeError("utf-8", b"x", 0, 1, "no name")
+
+
+X = torch.rand(8, 3)
+# the rules, the batch, and the note of the error
 BAD_ENTRIES = {
-    "length": (torch.rand(7), Average(), AGE),
-    "one rule for a dict": ({"id": LABELS}, FromAnchor(), f"{AGE} A dict needs a dict of rules."),
-    "nested": (
-        {"id": (torch.rand(8), torch.rand(3))},
-        {"id": (Average(), Average())},
-        "In batch['age']['id'][1].",
+    "length": ({"x": Blend(), "y": Average()}, {"x": X, "y": torch.rand(7)}, "In batch['y']."),
+    "one rule for a dict": (
+        {"x": Blend(), "y": FromAnchor()},
+        {"x": X, "y": {"id": LABELS}},
+        "In batch['y']. A dict needs a dict of rules.",
     ),
+    "nested": (
+        {"x": Blend(), "y": {"id": (Average(), Average())}},
+        {"x": X, "y": {"id": (torch.rand(8), torch.rand(3))}},
+        "In batch['y']['id'][1].",
+    ),
+    "the first": (({"x": Blend()}, Blend()), ({"x": torch.tensor(1.0)}, X), "In batch[0]['x']."),
+    "no rule": ({"y": (Average(), FromAnchor)}, {"y": (X, X)}, "In rules['y'][1]."),
+    "custom": ({"x": Blend(), "y": Refuses()}, {"x": X, "y": "a" * 8}, "In batch['y']."),
 }
 
 
 @table(**BAD_ENTRIES)
 def test_an_error_names_its_entry(case):
-    entry, rule, note = case
-    transform = ZetaMixup(rules={"x": Blend(), "age": rule})
+    rules, batch, note = case
     with pytest.raises((TypeError, ValueError)) as caught:
-        transform({"x": torch.rand(8, 3), "age": entry})
+        ZetaMixup(rules=rules)(batch)
     assert caught.value.__notes__ == [note]
-
-
-def test_the_first_entry_a_bad_rule_and_an_error_of_a_custom_rule_are_named():
-    class Refuses:
-        def mix(self, value, plan):
-            raise UnicodeDecodeError("utf-8", b"x", 0, 1, "no name")
-
-    with pytest.raises(ValueError, match="samples must have a leading batch dim") as caught:
-        ZetaMixup(rules=({"x": Blend()}, Blend()))(({"x": torch.tensor(1.0)}, torch.ones(2)))
-    assert caught.value.__notes__ == ["In batch[0]['x']."]
-    with pytest.raises(TypeError, match="A rule must be Blend") as caught:
-        ZetaMixup(rules={"y": (Average(), FromAnchor)})
-    assert caught.value.__notes__ == ["In rules['y'][1]."]
-    with pytest.raises(UnicodeDecodeError, match="no name") as caught:
-        ZetaMixup(rules={"x": Blend(), "name": Refuses()})({"x": torch.rand(2), "name": "ab"})
-    assert caught.value.__notes__ == ["In batch['name']."]
-    with pytest.raises(ValueError, match=r"^labels must lie in \[0, 4\), got 7"):
-        ZetaMixup(num_classes=4, p=0.5)(torch.rand(8, 3), torch.full((8,), 7))
 
 
 # whatever surrounds the call
