@@ -128,19 +128,10 @@ def open_page(page: Path, *, width: int = 1200, fragment: str = "", script: str 
     return Opened(**json.loads(unescape(seen.group(1))))
 
 
-def screenshot(page: Path, png: Path, *, width: int, height: int, dark: bool) -> None:
-    """A picture of a page."""
-    # one of an earlier call would hide that none was made
-    png.unlink(missing_ok=True)
-    scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
-    _run(f"--screenshot={png}", scheme, "--hide-scrollbars", page=page, width=width, height=height)
-    assert png.is_file()
-
-
-def _run(*options: str, page: Path, width: int, height: int = 900) -> str:
+def _run(*options: str, page: Path, width: int) -> str:
     assert BINARY is not None
     with tempfile.TemporaryDirectory() as profile:
-        places = f"--user-data-dir={profile}", f"--window-size={width},{height}"
+        places = f"--user-data-dir={profile}", f"--window-size={width},900"
         command = [BINARY, *HEADLESS, *places, *options, page.resolve().as_uri()]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

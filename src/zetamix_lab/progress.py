@@ -2,6 +2,9 @@
 
 from typing import Protocol
 
+# the event about all runs together
+RUNS = "runs"
+
 
 class Progress(Protocol):
     """Called with what is done, how much of it, and the total (0 if unknown).

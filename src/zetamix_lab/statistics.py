@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
-from scipy.special import nctdtr, nctdtrinc, stdtr, stdtrit  # type: ignore[import-untyped]
+from scipy.special import nctdtrinc, stdtr, stdtrit  # type: ignore[import-untyped]
 
 CONFIDENCE = 0.95
 POWER = 0.8
@@ -169,37 +169,7 @@ def holm_corrected(p: pd.Series) -> pd.Series:
     return scaled.clip(upper=1).cummax().reindex(p.index)
 
 
-def power(difference: float, error: Any, freedom: Any, level: float = 1 - CONFIDENCE) -> Any:
-    """The probability that a two-sided t-test finds a true difference, in the right direction.
-
-    >>> [f"{power(0.5, 1 / math.sqrt(34), 33, level):.3f}" for level in (0.05, 0.01)]
-    ['0.808', '0.577']
-    """
-    freedom, error = np.minimum(freedom, 1e6), np.maximum(error, 1e-300)
-    return 1 - nctdtr(freedom, abs(difference) / error, stdtrit(freedom, 1 - level / 2))
-
-
 def detectable(error: float, freedom: float, level: float = 1 - CONFIDENCE) -> float:
     """The difference that a test with this standard error finds with a probability of 80 %."""
     freedom = min(freedom, 1e6)
     return float(error * nctdtrinc(freedom, 1 - POWER, stdtrit(freedom, 1 - level / 2)))
-
-
-def seeds_needed(
-    difference: float,
-    seed_variance: float,
-    sample_variance: float = 0.0,
-    methods: int = 2,
-    level: float = 1 - CONFIDENCE,
-) -> int | None:
-    """The smallest number of seeds with a power of 80 %; None above 1,000.
-
-    seed_variance: of paired differences. sample_variance: of their mean, from the test sample.
-
-    >>> seeds_needed(0.5, 1.0), seeds_needed(1.0, 1.0), seeds_needed(0.01, 1.0)
-    (34, 10, None)
-    """
-    seeds = np.arange(2, 1001)
-    errors = np.sqrt(seed_variance / seeds), np.full(len(seeds), math.sqrt(sample_variance))
-    found = power(difference, *combine(*errors, (methods - 1) * (seeds - 1)), level) >= POWER
-    return int(seeds[found.argmax()]) if found.any() else None

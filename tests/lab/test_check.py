@@ -57,10 +57,10 @@ def test_unreadable_files_are_named_and_long_lists_are_cut(check, tmp_path):
     mine = class_folders(tmp_path / "mine", {"cat": 5, "dog": 5})
     for k in range(13):
         (mine / "cat" / f"bad{k}.png").write_text("no image")
-    text = check(mine, "--json", tmp_path / "found.json", status=1)
+    text = check(mine, status=1)
     assert "Unreadable files" in text
     assert "and 3 more" in text
-    assert len(json.loads((tmp_path / "found.json").read_text())["unreadable"]) == 13
+    assert len(json.loads(check(mine, "--json", status=1))["unreadable"]) == 13
 
 
 def test_groups_are_a_column_or_a_pattern(check, tmp_path):

@@ -1,15 +1,17 @@
-"""The command line: its two commands, bad input in a sentence, unexpected errors, `--json`."""
+"""The command line: its two commands, bad input in a sentence, unexpected errors."""
 
 import errno
 import importlib.metadata
 import io
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from miniatures import class_folders
 from rich.console import Console
 from typer.testing import CliRunner
 
+from zetamix import ZetaMix
 from zetamix_lab.atomic_io import write_file, write_text
 from zetamix_lab.cli.app import app
 from zetamix_lab.cli.errors import make_stop, report_errors
@@ -90,26 +93,17 @@ def test_a_command_imports_what_it_needs(arguments, status, allowed):
         assert done.stderr.startswith("'no/photos' is neither a dataset")
 
 
-def test_completion_scripts_can_be_shown():
-    result = invoke(prog_name="zetamix", env={"_ZETAMIX_COMPLETE": "source_bash"})
-    assert "_ZETAMIX_COMPLETE=complete_bash" in result.output
-
-
 # bad input
 
 HUGE = "9" * 30
 USAGE = {
     "compare photos": "unexpected argument 'photos'. If it is your data, use: zetamix compare",
-    "check digits --json .": ". is not a file",
-    "check digits --json /dev/null": "/dev/null is not a file",
     "compare --data photos/ --group (a": "is not a regular expression",
     "IMAGES --until 1.5": "Invalid value for '--until'",
     "IMAGES --train-size -0.5": "Invalid value for '--train-size'",
-    "IMAGES --train-size few": "Invalid value for '--train-size'",
     "IMAGES --device tpu": "expected cpu",
     "IMAGES --time-limit soon": "Expected a duration such as 9m, 1h30m or 45s",
     "IMAGES --out ' '": "expected a folder, got an empty string",
-    "check digits --data-dir ''": "expected a folder, got an empty string",
     **{
         f"IMAGES --{name} {value}": f"Invalid value for '--{name}'"
         for name in ("epochs", "jobs", "size")
@@ -123,11 +117,8 @@ USAGE = {
 VALUES = {
     "compare --data nowhere": "'nowhere' is neither a dataset",
     "compare --data ''": "'' is neither a dataset",
-    "check ''": "'' is neither a dataset",
     "check cifra10": "Did you mean cifar10",
     "IMAGES --methods none,zeto": "got 'zeto'. Did you mean zeta?",
-    "IMAGES --methods none,none": "none is given twice",
-    "IMAGES --methods zeta:sources=999": "999",
     "IMAGES --until 0 --methods mixup": "until must be finite and between 0 and 1, not 0",
     "compare --out made --data digits --model lenet5": "lenet5 needs images of at least",
     # before the data is read
@@ -207,6 +198,19 @@ def test_any_other_error_asks_to_be_reported(call):
     assert "please report it" in caught.value.__notes__[-1]
 
 
+def test_a_warning_that_is_not_ours_has_its_category_and_place(capsys):
+    with report_errors():
+        warnings.simplefilter("always")
+        warnings.warn("of mine", RuntimeWarning, stacklevel=1)
+        torch.optim.lr_scheduler.StepLR(torch.optim.SGD([torch.zeros(1)]), 1).step()
+        ZetaMix(num_classes=4)(torch.rand(8, 3, 8, 8), torch.arange(8) % 4)
+    mine, theirs, ours = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(rf"RuntimeWarning: of mine \({re.escape(__file__)}:\d+\)", mine)
+    assert re.fullmatch(r"UserWarning: Detected call of `lr_scheduler.* \(.*\.py:\d+\)", theirs)
+    assert ours.startswith("The samples are not normalised")
+    assert ".py" not in ours
+
+
 def test_a_full_disk_is_named(tmp_path, capsys):
     def fill(file):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -257,31 +261,6 @@ def test_ctrl_c_at_the_start_leaves_no_traceback(seconds, tmp_path):
     text = process.communicate(timeout=100)[0]
     assert process.returncode in (130, -signal.SIGINT)
     assert "Traceback" not in text
-
-
-# results as JSON
-
-
-@pytest.mark.slow
-def test_results_alone_are_on_standard_output(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    found = json.loads(invoke("check", CRESCENTS, "--json", "-").stdout)
-    assert found["problems"] == []
-    options = "--train-size 64 --epochs 1 --seeds 1 --methods none,mixup --device cpu --jobs 1"
-    result = invoke("compare", "--data", CRESCENTS, *options.split(), "--json", "-")
-    assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)
-    assert found["seeds"] == [0]
-
-
-def test_a_file_is_written_and_a_link_keeps_its_name(tmp_path):
-    link = tmp_path / "link.json"
-    link.symlink_to(tmp_path / "results.json")
-    for path in (tmp_path / "new" / "results.json", link):
-        result = invoke("check", CRESCENTS, "--json", path)
-        assert result.exit_code == 0, result.output
-        assert json.loads(path.read_text())["name"] == "crescents"
-    assert link.is_symlink()
 
 
 # while data is read

@@ -39,7 +39,10 @@ def test_the_command_trains_answers_and_writes(tmp_path):
     result = invoke(*options, "--methods", "none,mixup,zeta:2.8", "--seeds", "2")
     assert result.exit_code == 0, result.output
     text = words(result)
-    assert "3 methods × 2 seeds; 64 training and 512 test samples, 2 classes, 2; mlp" in text
+    assert (
+        "3 methods × 2 seeds; 64 training and 512 test samples, 2 classes, 1 × 8 × 8; digitnet"
+        in text
+    )
     assert "2 epochs, batch size 32" in text
     assert re.search(r"no mixing seed 1: AUC 0\.\d{4} \(\d of 6 runs finished", text)
     assert re.search(r" 0\.\d{4} ± 0\.\d{4} ", text)
@@ -70,23 +73,19 @@ def test_one_method_is_measured_in_a_folder_of_that_name(tmp_path, monkeypatch):
     assert result.exit_code == 0, result.output
     text = words(result)
     assert "1 method × 1 seed" in text
-    assert (
-        text.index("One method is not compared") < text.index("run finished") < text.index("Report")
-    )
+    assert text.index("run finished") < text.index("Add methods") < text.index("Report")
     assert f"Report written to {tmp_path / 'out/compare-crescents/report.html'}" in text
     assert json.loads(Path("out/compare-crescents/results.json").read_text())["seeds"] == [4]
 
 
-@pytest.mark.parametrize(("limit", "hint"), [("4s", ""), ("0.001s", " Start-up took")])
-def test_a_time_limit_saves_and_goes_on(limit, hint, tmp_path):
+@pytest.mark.parametrize("limit", ["4s", "0.001s"])
+def test_a_time_limit_saves_and_goes_on(limit, tmp_path):
     options = ["--data", CRESCENTS, "--epochs", "100000", "--methods", "none", "--seeds", "1"]
     options += ["--jobs", "1", "--device", "cpu", "--out", str(tmp_path), "--time-limit", limit]
     result = invoke(*options)
     assert result.exit_code == 75, result.output
     text = words(result)
-    assert f"The time limit is reached.{hint}" in text
-    assert ("use a longer --time-limit" in text) == bool(hint)
-    assert "Everything is saved. Rerun the same command" in text
+    assert "The time limit is reached. Everything is saved. Rerun the same command" in text
     assert re.search(r"no mixing seed 0 after \d+\.\d of 100000 epochs", text)
     (folder,) = tmp_path.glob("runs/*")
     assert (folder / "checkpoint.pt").exists()
@@ -115,23 +114,6 @@ def test_a_folder_of_png_files_works_the_same_way(tmp_path):
     seen = open_page(out / "report.html").check()
     assert [row[0] for row in seen.tables[-1][1:]] == ["cat", "dog", "owl"]
     assert len(seen.images) == 3
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda folder: photographs(folder, "cat"), "pets: 1 class"),
-        (lambda folder: (photographs(folder, "cat", "dog"), (folder / "owl").mkdir()), "owl"),
-        (lambda folder: folder.mkdir(), "no "),
-    ],
-    ids=["one class", "an empty class", "an empty folder"],
-)
-def test_a_folder_that_cannot_be_compared_is_reported(make, message, tmp_path):
-    make(tmp_path / "pets")
-    result = invoke("--data", str(tmp_path / "pets"), "--out", str(tmp_path / "out"))
-    assert result.exit_code == 1, result.output
-    assert message in words(result)
-    assert "Traceback" not in result.output
 
 
 # interruptions, in processes of their own

@@ -73,7 +73,7 @@ class Model:
     def __init__(self):
         super().__init__()
         self.model = nn.Sequential(nn.Flatten(), nn.Linear(192, CLASSES))
-        self.seen = {"train": [], "validation": [], "test": [], "predict": []}
+        self.seen = {"train": [], "validation": []}
 
     def training_step(self, batch, batch_idx):
         images, targets = batch
@@ -82,13 +82,6 @@ class Model:
 
     def validation_step(self, batch, batch_idx):
         self.seen["validation"].append(batch)
-
-    def test_step(self, batch, batch_idx):
-        self.seen["test"].append(batch)
-
-    def predict_step(self, batch, batch_idx):
-        self.seen["predict"].append(batch)
-        return self.model(batch[0])
 
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.1)
@@ -269,15 +262,11 @@ def test_anything_but_a_transform_is_refused(train, tmp_path):
 # Lightning alone
 
 
-def test_evaluation_with_lightning_sees_its_own_batches(tmp_path):
+def test_validation_with_lightning_sees_its_own_batches(tmp_path):
     net, lightning = Net(), trainer(tmp_path, MixCallback(KINDS["switch"]()))
     lightning.fit(net, loader(), loader())
-    lightning.test(net, loader(), verbose=False)
-    lightning.predict(net, loader(), return_predictions=False)
     # the sanity check, then two epochs
     assert_same(net.seen["validation"], [*batches()[:2], *batches(), *batches()])
-    assert_same(net.seen["test"], batches())
-    assert_same(net.seen["predict"], batches())
 
 
 def test_until_needs_the_length_of_training(tmp_path):

@@ -5,6 +5,7 @@ of this file are of interest, not only those marked so; they need torch, triton 
 """
 
 import gc
+import itertools
 import os
 import subprocess
 import sys
@@ -224,12 +225,11 @@ def test_products_of_any_size(batch, dtype):
     assert_same(by_kernel(rule, *given), by_plan(rule, *given), dtype)
 
 
-def test_image_sizes_share_a_kernel():
-    seen = []
-    for side in (96, 128, 160, 224):
-        samples = torch.zeros(4, 3, side, side, device=DEVICE)
-        options = CLASSES, rule_of("zetamix"), True, ()
-        seen.append(triton_launch._prepare_few(samples, *options)[0].constants)
+def test_image_sizes_and_values_share_a_kernel():
+    seen, options = [], ({}, {"gamma": 16.0, "p": 0.5}, {"gamma": (0.0, 4.0), "paste": 0.3})
+    for side, given in itertools.product((96, 128, 160, 224), options):
+        samples, rule = torch.zeros(4, 3, side, side, device=DEVICE), ZetaMix(**given)._rule
+        seen.append(triton_launch._prepare_few(samples, CLASSES, rule, True, ())[0].constants)
     assert all(constants == seen[0] for constants in seen)
 
 
@@ -294,25 +294,6 @@ def test_a_first_call_in_a_capture_is_left_to_torch():
         _, targets = mix(*batch)
     graph.replay()
     torch.testing.assert_close(targets.sum(1), torch.ones(13, device="cuda"))
-
-
-@pytest.mark.gpu
-def test_a_kernel_is_compiled_once_for_all_image_sizes(monkeypatch):
-    import triton
-
-    compiled = []
-    monkeypatch.setattr(
-        triton.knobs.runtime, "jit_post_compile_hook", lambda **facts: compiled.append(facts)
-    )
-    rule = ZetaMix(sources=4, gamma=0.5)._rule
-    for side in (96, 128, 160, 192, 224):
-        by_kernel(rule, *batch_of(5, 3, side, side))
-    # none if another test did it
-    assert len(compiled) <= 1
-    # nor for values
-    for gamma in (1.0, 16.0, (0.0, 4.0)):
-        by_kernel(ZetaMix(sources=4, gamma=gamma, p=0.5)._rule, *batch_of(8, 3, 96, 96), seed=16)
-    assert len(compiled) <= 1
 
 
 @pytest.mark.gpu

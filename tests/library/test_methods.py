@@ -1,8 +1,6 @@
 """The names of methods: one parser, one label, one value for each way to mix."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from zetamix.methods import BUILDERS, OPTIONS, Method, UnknownMethodError, parse, parse_list
 from zetamix.transforms import CutMix, LabelSmoothing, Mixup, MixupOrCutMix, ZetaMix, ZetaMixup
@@ -11,13 +9,11 @@ from zetamix.transforms import CutMix, LabelSmoothing, Mixup, MixupOrCutMix, Zet
 WRITTEN = [
     ("none", "none", {}),
     ("mixup", "mixup:1.0", {}),
-    ("mixup:1", "mixup:1.0", {}),
     ("mixup:0.2", "mixup:0.2", {"alpha": 0.2}),
     ("mixup:alpha=0.2", "mixup:0.2", {"alpha": 0.2}),
     ("mixup:per=batch", "mixup:alpha=1.0,per=batch", {"per": "batch"}),
     ("mixup:p=0.5,alpha=2", "mixup:alpha=2.0,p=0.5", {"alpha": 2.0, "p": 0.5}),
     ("cutmix", "cutmix:1.0", {}),
-    ("cutmix:0.5", "cutmix:0.5", {"alpha": 0.5}),
     ("cutmix:per=sample", "cutmix:alpha=1.0,per=sample", {"per": "sample"}),
     ("switch", "switch", {}),
     ("switch:0.5,per=sample", "switch:per=sample", {"per": "sample"}),
@@ -28,7 +24,6 @@ WRITTEN = [
     ("zetamix:until=1", "zetamix:until=1.0", {"until": 1.0}),
     ("zetamix:0..3,sources=3", "zetamix:gamma=0.0..3.0,sources=3", {"sources": 3}),
     ("zetamix:2", "zetamix:gamma=2.0", {"gamma": 2.0}),
-    ("zetamix:sources=all", "zetamix:sources=all", {"sources": None}),
     (
         "zetamix:keep_variance=no,paste=1,until=0.9",
         "zetamix:keep_variance=no,paste=1.0,until=0.9",
@@ -36,10 +31,7 @@ WRITTEN = [
     ),
     ("zeta", "zeta:2.8", {}),
     (" zeta:2.8 ", "zeta:2.8", {}),
-    ("zeta:gamma=2.8", "zeta:2.8", {}),
-    ("zeta:2.4", "zeta:2.4", {"gamma": 2.4}),
     ("zetamixup:2.4", "zeta:2.4", {"gamma": 2.4}),
-    ("zeta:0..4", "zeta:gamma=0.0..4.0", {"gamma": (0.0, 4.0)}),
     ("zeta:gamma=0..4,sources=4", "zeta:gamma=0.0..4.0,sources=4", {"gamma": (0, 4), "sources": 4}),
     ("zeta:sources=4, gamma = 2.4", "zeta:gamma=2.4,sources=4", {"gamma": 2.4, "sources": 4}),
     ("zeta:sources=all", "zeta:2.8", {}),
@@ -75,35 +67,10 @@ def test_text_becomes_a_method_with_one_label_and_its_transform(text, label, opt
 def test_until_and_sources_of_a_method():
     given = ("none", "smoothing", "zeta", "zetamix:until=0.8")
     assert [parse(text).until for text in given] == [1.0, 1.0, 1.0, 0.8]
-    assert [parse(text).values.get("sources") for text in ("mixup", "zeta", "zetamix")] == [
-        None,
-        None,
-        2,
-    ]
+    assert (parse("zeta").values["sources"], parse("zetamix").values["sources"]) == (None, 2)
     assert parse("zeta") == parse("zeta:2.8") == parse("zeta:sources=all,gamma=2.80")
     assert Method("zeta") == parse("zeta")
     assert set(OPTIONS) == {"none", *BUILDERS}
-
-
-NUMBERS = st.floats(0.01, 50, allow_nan=False)
-ANY_METHOD = st.one_of(
-    st.just("none"),
-    NUMBERS.map(lambda alpha: f"cutmix:{alpha}"),
-    st.builds("mixup:{},per={}".format, NUMBERS, st.sampled_from(["sample", "batch"])),
-    st.builds("zeta:{},sources={}".format, NUMBERS, st.sampled_from([2, 8, "all"])),
-    st.builds(
-        "zetamix:paste={},keep_variance={},p={}".format,
-        st.floats(0, 1),
-        st.sampled_from(["yes", "no"]),
-        st.floats(0, 1),
-    ),
-    st.builds(lambda low, more: f"zeta:{low}..{low + more}", NUMBERS, NUMBERS),
-)
-
-
-@given(ANY_METHOD)
-def test_any_method_survives_its_label(text):
-    assert parse(parse(text).label) == parse(text)
 
 
 # and a part of what is said of it
@@ -116,23 +83,12 @@ UNKNOWN = [
     ("zeta:2,gamma=3", "zeta has the option gamma twice, in 'zeta:2,gamma=3'."),
     # the checks of the transforms
     ("zeta:a", "zeta:a: gamma must be a number, got str."),
-    ("zeta:1..", "zeta:1..: gamma must be a number, got str."),
-    ("zeta:all", "zeta:all: gamma must be a number, got NoneType."),
-    ("zeta:p=yes", "zeta:gamma=2.8,p=yes: p must be a number, got bool."),
     ("zeta:sources=2.5", "zeta:gamma=2.8,sources=2.5: sources must be an int, got str."),
-    ("cutmix:x", "cutmix:x: alpha must be a number, got str."),
     ("mixup:per=epoch", "per must be one of 'sample', 'batch', got 'epoch'."),
     ("zetamix:keep_variance=1", "keep_variance must be True or False, got 1.0."),
     ("zeta:sources=1", "zeta:gamma=2.8,sources=1: sources must be at least 2"),
-    ("zeta:4..0", "zeta:gamma=4.0..0.0: "),
-    ("zeta:-1", "zeta:-1.0: gamma must be finite and at least 0"),
     ("zeta:nan", "zeta:nan: gamma must be finite and at least 0"),
-    ("zeta:until=1.5", "zeta:gamma=2.8,until=1.5: until must be"),
-    ("zetamix:paste=2", "zetamix:paste=2.0: paste must be finite and between 0 and 1"),
-    ("mixup:0", "mixup:0.0: "),
-    ("mixup:p=2", "mixup:alpha=1.0,p=2.0: "),
     ("mixup:until=0", "mixup:alpha=1.0,until=0.0: until must be"),
-    ("smoothing:-1", "smoothing:-1.0: amount must be finite and between 0 and 1"),
 ]
 
 

@@ -1,5 +1,6 @@
 """`zetamix check`."""
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,7 +27,9 @@ def check(
     data_dir: options.DataDir = None,
     size: options.Size = None,
     group: options.GroupBy = None,
-    json_file: options.Json = None,
+    as_json: Annotated[
+        bool, options.option(options.OUTPUT, "Print the report as JSON, with all lists.", "--json")
+    ] = False,
 ) -> None:
     """Read every sample and report whether the data is fit to be trained on.
 
@@ -35,15 +38,15 @@ def check(
     split, invalid rows of a table. Duplicates within one split and class are listed only.
     """
     groups = options.parse_group(group)
-    options.open_console(json_file)
     from zetamix_lab.data import check as check_data
 
-    with report_errors():
-        with show_reading() as progress:
-            report = check_data(path, data_dir, size=size, group=groups, progress=progress)
-        options.write_results(json_file, {**vars(report), "ok": report.ok})
-        if json_file != options.STDOUT:
-            _print_report(report)
+    with report_errors(), show_reading() as progress:
+        report = check_data(path, data_dir, size=size, group=groups, progress=progress)
+    if as_json:
+        found = {**vars(report), "ok": report.ok}
+        typer.echo(json.dumps(found, indent=1, ensure_ascii=False))
+    else:
+        _print_report(report)
     if not report.ok:
         raise typer.Exit(1)
 
@@ -61,7 +64,7 @@ def _print_report(report: "Report") -> None:
     console.print(f"[bold]{escape(report.name)}[/bold]: {total}, {verdict}; {found}")
     console.print(escape(report.origin), style="dim", soft_wrap=True)
     counts = report.counts.values()
-    rows = [(label, *(sizes[label] for sizes in counts)) for label in report.counts["train"]]
+    rows: list[Any] = [(k, *(sizes[k] for sizes in counts)) for k in report.counts["train"]]
     rows.append(("total", *report.sizes.values()))
     print_table(console, Table(["class", *report.counts], rows))
     lists = {
@@ -74,7 +77,7 @@ def _print_report(report: "Report") -> None:
         "Notes": report.notes,
     }
     for title, lines in lists.items():
-        more = [f"and {len(lines) - MAX_SHOWN:,} more; --json FILE has them"]
+        more = [f"and {len(lines) - MAX_SHOWN:,} more; --json has them"]
         shown = [*lines[:MAX_SHOWN], *(more if len(lines) > MAX_SHOWN else [])]
         if lines:
             typer.echo("\n  ".join([typer.style(title, bold=True), *shown]) + "\n")

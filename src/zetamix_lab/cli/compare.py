@@ -10,7 +10,6 @@ from rich.console import Console
 from zetamix_lab.cli import options
 from zetamix_lab.cli.errors import make_stop, report_errors, stop_status
 from zetamix_lab.cli.live import (
-    RUNS,
     Display,
     print_findings,
     print_header,
@@ -18,6 +17,7 @@ from zetamix_lab.cli.live import (
     print_table,
     show_reading,
 )
+from zetamix_lab.progress import RUNS
 from zetamix_lab.runs import SEEDS, UNTIL
 
 if TYPE_CHECKING:
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 
 # options that have an effect with --runs and --train
-WITH_RUNS = "runs out json_file"
-WITH_TRAIN = "train methods seeds until device jobs backend time_limit out json_file"
+WITH = {
+    "runs": "runs out",
+    "train": "train methods seeds until device jobs backend time_limit out",
+}
 
 
 def compare(
@@ -52,7 +54,6 @@ def compare(
     time_limit: options.TimeLimit = None,
     out: options.Out = None,
     log: options.Log = None,
-    json_file: options.Json = None,
 ) -> None:
     """Compare mixing methods on a dataset and report which differences are significant.
 
@@ -65,14 +66,14 @@ def compare(
     _check_usage(context)
     # importing and loading count towards the time limit
     began = time.monotonic()
-    console, groups = options.open_console(json_file), options.parse_group(group)
+    console, groups = Console(), options.parse_group(group)
     numbers = options.parse_seeds(seeds, SEEDS)
     with report_errors():
         if runs is not None:
             from zetamix_lab.runs.own import read_table
 
             folder = (out or Path("out") / f"compare-{runs.stem}").absolute()
-            _finish(console, read_table(runs), folder, json_file)
+            _finish(console, read_table(runs), folder)
             return
         # before the slow imports: a misspelt name is reported in 1.6 s instead of 5
         from zetamix.methods import parse_list
@@ -99,7 +100,6 @@ def compare(
         stop = make_stop(time_limit, began, console)
         parse_backend(backend)
         grid = _make_grid(console, data, train, settings)
-        start_up = time.monotonic() - began
         with stop, log_curves(log, grid.out) as curves, Display(console) as display:
 
             def watch(name: str, done: float, total: float, text: str = "") -> None:
@@ -115,13 +115,10 @@ def compare(
                 watch=watch,
                 stop=lambda: stop() or display.closed,
             )
-        _finish(console, comparison, grid.out, json_file)
+        _finish(console, comparison, grid.out)
         if comparison.missing:
-            late = stop.signal is None and stop.limit is not None and start_up >= 0.8 * stop.limit
-            hint = f" Start-up took {start_up:.1f} s of it: use a longer --time-limit."
             saved = "Everything is" if train is None else "Finished runs are"
-            text = f"{stop.reason}{hint if late else ''} {saved} saved."
-            print_line(console, f"{text} Rerun the same command to resume.")
+            print_line(console, f"{stop.reason} {saved} saved. Rerun the same command to resume.")
             raise typer.Exit(stop_status(stop))
 
 
@@ -153,7 +150,7 @@ def _check_usage(context: typer.Context) -> None:
         for parameter in context.command.params
         if getattr(context.get_parameter_source(parameter.name or ""), "name", "") == "COMMANDLINE"
     }
-    for name, allowed in (("runs", WITH_RUNS), ("train", WITH_TRAIN)):
+    for name, allowed in WITH.items():
         others = [option for other, option in given.items() if other not in allowed.split()]
         if name in given and others:
             raise typer.BadParameter(
@@ -161,11 +158,10 @@ def _check_usage(context: typer.Context) -> None:
             )
 
 
-def _finish(console: Console, comparison: "Comparison", out: Path, json_file: Path | None) -> None:
+def _finish(console: Console, comparison: "Comparison", out: Path) -> None:
     """Write and print the results; exits with 1 if a run failed."""
     import torch
 
-    from zetamix_lab.atomic_io import read_json
     from zetamix_lab.provenance import machine_info
     from zetamix_lab.report.compare import difference_table, main_table, write_report
     from zetamix_lab.report.compare_text import summarise
@@ -175,13 +171,11 @@ def _finish(console: Console, comparison: "Comparison", out: Path, json_file: Pa
     if comparison.finished:
         # the files are written first: printing to a closed pipe would end the command
         page = write_report(comparison, out, about)
-        if json_file is not None:
-            options.write_results(json_file, read_json(out / "results.json"))
         # the verdict goes by these; the report has the other metrics
         print_table(console, main_table(comparison, comparison.tested))
         if len(comparison.tests):
             print_table(console, difference_table(comparison))
-    print_findings(console, summarise(comparison, about["command"]).pairs)
+    print_findings(console, summarise(comparison).items())
     if comparison.finished:
         print_line(console, f"Report written to {page}")
     if comparison.failures:

@@ -4,10 +4,12 @@ import errno
 import linecache
 import os
 import signal
+import sys
 import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -70,16 +72,31 @@ def _message(error: Exception) -> str | None:
 def _is_ours(error: Exception) -> bool:
     """Whether the error is of a class of this package, or a ValueError that it raised itself."""
     *_, (frame, line) = traceback.walk_tb(error.__traceback__)
-    ours = str(frame.f_globals.get("__name__")).startswith(OURS)
+    ours = _in_package(frame)
     # by a `raise`, and not by a call such as int("x")
     raised = linecache.getline(frame.f_code.co_filename, line).strip().startswith("raise ")
     is_own_class = type(error).__module__.startswith(OURS)
     return is_own_class or (ours and raised and isinstance(error, ValueError))
 
 
-def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """Print a warning as one line, without the place in the code."""
-    print_error(str(message), style="yellow")
+def _in_package(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).startswith(OURS)
+
+
+def _print_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any
+) -> None:
+    """Print a warning of this package as one line, any other with its category and place."""
+    frame = sys._getframe(1)
+    # Python calls this by a function of `warnings`
+    while frame.f_back is not None and frame.f_globals.get("__name__") == "warnings":
+        frame = frame.f_back
+    text = (
+        str(message)
+        if _in_package(frame)
+        else f"{category.__name__}: {message} ({filename}:{lineno})"
+    )
+    print_error(text, style="yellow")
 
 
 def print_error(text: str, style: str = "red") -> None:

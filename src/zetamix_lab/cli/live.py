@@ -3,14 +3,14 @@
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from zetamix_lab.progress import about
+from zetamix_lab.progress import RUNS, about
 from zetamix_lab.text import plural
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from zetamix_lab.report import Table as ReportTable
     from zetamix_lab.train import Recipe
 
-# the event about all runs together, as in `zetamix_lab.runs.run_cells`
-RUNS = "runs"
 # seconds without output after which a line about the current runs is printed
 QUIET_SECONDS = 60.0
 
@@ -118,20 +116,16 @@ def print_header(
     print_findings(console, [(dataset.name, text)])
     for note in dataset.notes:
         print_line(console, note, style="dim")
-    if methods == 1:
-        print_line(console, "One method is not compared with anything: use --methods none,zetamix")
 
 
 def print_table(console: Console, table: "ReportTable") -> None:
-    """Print a table of a report; cells that are too wide are folded, the names of rows last."""
+    """Print a table of a report; cells that are too wide are folded, short names of rows last."""
     shown = Table(box=None, header_style="bold", pad_edge=False)
+    short = all(2 * len(row[0].text()) <= console.width for row in table.cells)
     for name, is_text in zip(table.columns, table.text_columns, strict=True):
-        shown.add_column(
-            name,
-            justify="left" if is_text else "right",
-            overflow="fold",
-            no_wrap=not shown.columns,
-        )
+        side: Any = "left" if is_text else "right"
+        no_wrap = short and not shown.columns
+        shown.add_column(name, justify=side, overflow="fold", no_wrap=no_wrap)
     for row in table.cells:
         shown.add_row(*(Text(cell.text(), style="bold" if cell.mark else "") for cell in row))
     console.print(shown, "")
@@ -140,8 +134,7 @@ def print_table(console: Console, table: "ReportTable") -> None:
 def print_findings(console: Console, findings: Iterable[tuple[str, str]]) -> None:
     """Print bold headings, each with a paragraph; brackets are not interpreted as markup."""
     for heading, text in findings:
-        # a command that is wrapped cannot be copied
-        console.print(Text.assemble((heading, "bold"), "  ", text), soft_wrap=heading == "Next")
+        console.print(Text.assemble((heading, "bold"), "  ", text))
 
 
 def print_line(console: Console, text: str, style: str = "") -> None:

@@ -1,20 +1,16 @@
 """Options of commands: their declarations, parsers and error messages."""
 
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from zetamix_lab.text import join
 
 if TYPE_CHECKING:
     import torch
 
-# --json -
-STDOUT = Path("-")
 # the sections of a help page
 DATA, MODEL = "Data", "Model and training"
 COMPARED, RUNNING, OUTPUT = "What to compare", "Running", "Output"
@@ -29,14 +25,6 @@ def parse_folder(text: str) -> Path:
     return Path(text)
 
 
-def parse_json(text: str) -> Path:
-    """A file that is or can be made, or `-`; raises for a folder, a pipe or a device."""
-    path = Path(text)
-    if path != STDOUT and path.exists() and not path.is_file():
-        raise typer.BadParameter(f"{path} is not a file")
-    return path
-
-
 def _samples(size: float | None) -> int | float | None:
     """A number of samples (int), or a fraction of them below 1."""
     return int(size) if size is not None and size >= 1 else size
@@ -47,58 +35,50 @@ def _checked(device: str | None) -> str | None:
     return device if device is None else str(parse_device(device))
 
 
-def _option(panel: str, text: str, *flags: str, **settings: Any) -> Any:
+def option(panel: str, text: str, *flags: str, **settings: Any) -> Any:
     """flags: unless they follow from the name of the parameter."""
     return typer.Option(*flags, help=text, rich_help_panel=panel, **settings)
 
 
 def _folder(panel: str, text: str) -> Any:
-    return _option(panel, text, parser=parse_folder, metavar="FOLDER")
+    return option(panel, text, parser=parse_folder, metavar="FOLDER")
 
 
-Data = Annotated[str, _option(DATA, "Path of your data, or name of a dataset.")]
+Data = Annotated[str, option(DATA, "Path of your data, or name of a dataset.")]
 DataDir = Annotated[
     Path | None,
     _folder(DATA, "Folder of datasets. Default: $ZETAMIX_DATA or ~/.cache/zetamix."),
 ]
 Size = Annotated[
     int | None,
-    _option(DATA, "Resize your own image files to SIZE × SIZE pixels.", min=1, max=MAX_SIZE),
+    option(DATA, "Resize your own image files to SIZE × SIZE pixels.", min=1, max=MAX_SIZE),
 ]
 GroupBy = Annotated[
     str | None,
-    _option(
+    option(
         DATA,
         "The patient or lesion, each of which stays in one split: a column, or a regular "
         "expression on file paths with the patient in brackets, such as '(P[0-9]+)_'.",
     ),
 ]
 SkipBroken = Annotated[
-    bool, _option(DATA, "Skip your own images that cannot be read.", "--skip-broken")
+    bool, option(DATA, "Skip your own images that cannot be read.", "--skip-broken")
 ]
 Model = Annotated[
     str | None,
-    _option(
+    option(
         MODEL,
         "resnet18, smallnet, lenet5, mlp, any classifier of torchvision, or timm:NAME. A network "
         "of your own: --train.",
     ),
 ]
-Weights = Annotated[
-    Path | None,
-    _option(
-        MODEL,
-        "Initial weights: a state dict (.pt, .pth, .safetensors), such as torchvision's for "
-        "ImageNet. Default: train from scratch.",
-    ),
-]
 Epochs = Annotated[
     int | None,
-    _option(MODEL, "Override the recipe's number of epochs.", min=1, max=MAX_EPOCHS),
+    option(MODEL, "Override the recipe's number of epochs.", min=1, max=MAX_EPOCHS),
 ]
 TrainSize = Annotated[
     float | None,
-    _option(
+    option(
         MODEL,
         "Train on a subset: a number of samples, or a fraction below 1.",
         min=0,
@@ -107,7 +87,7 @@ TrainSize = Annotated[
 ]
 Changes = Annotated[
     list[str] | None,
-    _option(
+    option(
         MODEL,
         "Override a field of the recipe, such as lr=0.05 or optimizer=adamw. Repeatable.",
         "--set",
@@ -115,15 +95,15 @@ Changes = Annotated[
 ]
 Methods = Annotated[
     str | None,
-    _option(COMPARED, "Comma-separated: none, mixup:1.0, cutmix, switch, zetamix, zeta:2.8."),
+    option(COMPARED, "Comma-separated: none, mixup:1.0, cutmix, switch, zetamix, zeta:2.8."),
 ]
 Seeds = Annotated[
     str | None,
-    _option(COMPARED, "Number of seeds (3 means 0, 1, 2), or a list such as 0,4,7."),
+    option(COMPARED, "Number of seeds (3 means 0, 1, 2), or a list such as 0,4,7."),
 ]
 Until = Annotated[
     float,
-    _option(
+    option(
         COMPARED,
         "Fraction of training in which all methods mix; NAME:until=1 overrides it for one.",
         min=0,
@@ -132,7 +112,7 @@ Until = Annotated[
 ]
 Train = Annotated[
     str | None,
-    _option(
+    option(
         COMPARED,
         "Train by your own function instead, FILE.py:FUNCTION: it is called with the transform of "
         "a method, the seed and a folder, and returns predictions and targets, or metrics.",
@@ -140,7 +120,7 @@ Train = Annotated[
 ]
 Runs = Annotated[
     Path | None,
-    _option(
+    option(
         COMPARED,
         "Compare runs that you have: a CSV table with the columns method, seed, metric, value, or "
         "method, seed, predictions.",
@@ -148,17 +128,15 @@ Runs = Annotated[
 ]
 Device = Annotated[
     str | None,
-    _option(RUNNING, "cpu or cuda. Default: cuda if available.", callback=_checked),
+    option(RUNNING, "cpu or cuda. Default: cuda if available.", callback=_checked),
 ]
 Jobs = Annotated[
     int | None,
-    _option(
-        RUNNING, "Parallel runs. Default: one per CPU core, four per GPU.", min=1, max=MAX_JOBS
-    ),
+    option(RUNNING, "Parallel runs. Default: one per CPU core, four per GPU.", min=1, max=MAX_JOBS),
 ]
 Backend = Annotated[
     str,
-    _option(
+    option(
         RUNNING,
         "local: processes on this machine. ray: the Ray cluster that it belongs to; "
         "ray:HOST:PORT: another one.",
@@ -166,20 +144,10 @@ Backend = Annotated[
 ]
 TimeLimit = Annotated[
     str | None,
-    _option(RUNNING, "Save and stop after this time, such as 9m; exits with 75 if work is left."),
+    option(RUNNING, "Save and stop after this time, such as 9m; exits with 75 if work is left."),
 ]
 Out = Annotated[Path | None, _folder(OUTPUT, "Output folder. Default: out/compare-NAME.")]
-Log = Annotated[str | None, _option(OUTPUT, "Also log all curves: tensorboard.")]
-Json = Annotated[
-    Path | None,
-    _option(
-        OUTPUT,
-        "Write the results as JSON to this file; - writes only JSON to standard output.",
-        "--json",
-        parser=parse_json,
-        metavar="FILE",
-    ),
-]
+Log = Annotated[str | None, option(OUTPUT, "Also log all curves: tensorboard.")]
 
 
 def parse_device(name: str | None) -> "torch.device":
@@ -195,22 +163,6 @@ def parse_device(name: str | None) -> "torch.device":
             f"expected {join(devices, 'or')}, got {name!r}{found}", param_hint="--device"
         )
     return torch.device(name)
-
-
-def open_console(json_file: Path | None) -> Console:
-    """The console of a command: standard error if standard output is used for JSON."""
-    return Console(stderr=json_file == STDOUT)
-
-
-def write_results(json_file: Path | None, results: Any) -> None:
-    """Write JSON-serialisable results to the file or stream given by --json."""
-    from zetamix_lab.atomic_io import write_json
-
-    if json_file == STDOUT:
-        typer.echo(json.dumps(results, indent=1, ensure_ascii=False))
-    elif json_file is not None:
-        # of a link, the file that it names
-        write_json(json_file.resolve(), results)
 
 
 def parse_group(text: str | None) -> "str | re.Pattern[str] | None":

@@ -4,7 +4,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,13 @@ from zetamix_lab.comparison import Comparison, metric_of
 from zetamix_lab.provenance import machine_summary
 from zetamix_lab.report.compare_figures import draw_figures
 from zetamix_lab.report.compare_text import LEVEL, describe_recipe, describe_terms, summarise
-from zetamix_lab.report.page import Block, Lead, Section, render_page
+from zetamix_lab.report.page import Block, Section, render_page
 from zetamix_lab.report.table import Cell, Mark, Table, latex_text, markdown_text
 from zetamix_lab.statistics import CONFIDENCE
 from zetamix_lab.text import join, plural
 
 SCHEMA = "zetamix/compare/2"
+FIRST_SCREEN = ("Result", "Next", "Caution")
 # the folders of an absolute path, which are nobody's business
 FOLDERS = re.compile(r"(?<![\w.:/])(?:[A-Za-z]:)?[/\\](?:[^/\\\s'\",:;]+[/\\])+(?=[^/\\\s'\"])")
 
@@ -31,8 +31,7 @@ def write_report(comparison: Comparison, out: Path, machine: Mapping[str, str]) 
     machine: the machine and the command, from `zetamix_lab.provenance.machine_info`.
     """
     machine = without_folders(dict(machine))
-    found = summarise(comparison, machine["command"])
-    found, pictures = replace(found, **without_folders(vars(found))), draw_figures(comparison)
+    found, pictures = without_folders(summarise(comparison)), draw_figures(comparison)
     for picture in pictures.values():
         picture.save(out / "figures")
     tables = [main_table(comparison)]
@@ -44,7 +43,9 @@ def write_report(comparison: Comparison, out: Path, machine: Mapping[str, str]) 
     write_text(out / "results.md", _markdown(title, found, tables, machine))
     write_text(out / "results.tex", _latex(title, tables))
     folds: dict[str, Sequence[Block | None]] = {
-        "The result in detail": [f"{name}. {text}" for name, text in found.details.items() if text],
+        "The result in detail": [
+            f"{name}. {text}" for name, text in found.items() if name not in FIRST_SCREEN
+        ],
         "Differences": tables[1:],
         "Learning curves": [pictures.get("curves")],
         "Classes": [class_table(comparison)],
@@ -158,7 +159,9 @@ def class_table(comparison: Comparison) -> Table | None:
 # files
 
 
-def as_dict(comparison: Comparison, found: Lead, machine: Mapping[str, str]) -> dict[str, Any]:
+def as_dict(
+    comparison: Comparison, found: Mapping[str, str], machine: Mapping[str, str]
+) -> dict[str, Any]:
     """The content of results.json: the verdict, all statistics, every run and epoch."""
     dataset, methods = comparison.dataset, comparison.methods
     about: dict[str, Any] = {"name": comparison.name}
@@ -175,7 +178,7 @@ def as_dict(comparison: Comparison, found: Lead, machine: Mapping[str, str]) -> 
         "schema": SCHEMA,
         "command": machine["command"],
         "machine": dict(machine),
-        "verdict": dict(found.pairs),
+        "verdict": found,
         "dataset": about,
         "recipe": comparison.recipe.as_dict() if comparison.recipe else None,
         "seeds": list(comparison.seeds),
@@ -209,9 +212,11 @@ def as_dict(comparison: Comparison, found: Lead, machine: Mapping[str, str]) -> 
     return shown
 
 
-def _markdown(title: str, found: Lead, tables: list[Table], machine: Mapping[str, str]) -> str:
+def _markdown(
+    title: str, found: Mapping[str, str], tables: list[Table], machine: Mapping[str, str]
+) -> str:
     parts = [f"# {markdown_text(title)}"]
-    parts += [f"**{heading}.** {markdown_text(text)}" for heading, text in found.pairs]
+    parts += [f"**{heading}.** {markdown_text(text)}" for heading, text in found.items()]
     for table in tables:
         parts += [f"{markdown_text(table.caption)}.", table.markdown()]
         parts += map(markdown_text, table.notes)

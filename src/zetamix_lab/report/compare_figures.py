@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,14 +17,10 @@ from zetamix_lab.text import printable
 
 # the bars of more classes have no space for names
 FEW_CLASSES = 12
-# learning curves are scaled to what comes after this fraction of the epochs
-SCALED_FROM = 1 / 3
 # larger images are downscaled; fifty of 224 × 224 would make a page of 7 MB
 MAX_IMAGE_SIDE = 96
 # the free space beside an image and its bars, as a fraction of its width
 GAP = 0.1
-# label of a row: (images [shown, channels, height, width], targets [shown, classes])
-Rows: TypeAlias = Mapping[str, tuple[Tensor, Tensor]]
 
 
 def draw_figures(comparison: Comparison) -> dict[str, Picture]:
@@ -92,13 +88,9 @@ def draw_curves(comparison: Comparison) -> Picture:
                 axes.plot(epochs, mean, label=name, markevery=every, **style)
                 band = mean - spread, mean + spread
                 axes.fill_between(epochs, *band, color=style["color"], alpha=0.13, lw=0)
-            late = values[epochs >= SCALED_FROM * epochs[-1]].to_numpy()
-            if len(late := late[np.isfinite(late)]) and np.ptp(late):
-                # rare values far outside the range of all others are not shown
-                low, high = np.percentile(late, [2, 98])
-                margin = 0.1 * (high - low)
-                # no metric is negative
-                axes.set_ylim(max(0.0, low - margin), high + margin)
+            if metric.name == "nll":
+                # a spike does not flatten the rest
+                axes.set_yscale("log")
             axes.set(title=metric.heading, xlabel="epoch")
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         handles, labels = panels[0].get_legend_handles_labels()
@@ -108,12 +100,14 @@ def draw_curves(comparison: Comparison) -> Picture:
             "curves",
             alt=f"Learning curves of {metrics[0].title} and negative log-likelihood.",
             caption="Learning curves on the test split, mean over seeds; bands: one standard "
-            "deviation. Axes are scaled to the last two thirds of training; spikes exceed them.",
+            "deviation.",
         )
 
 
-def draw_outputs(rows: Rows, classes: Sequence[str]) -> Picture:
+def draw_outputs(rows: Mapping[str, tuple[Tensor, Tensor]], classes: Sequence[str]) -> Picture:
     """One row per method; the first shows the originals, the others their outputs in that order.
+
+    rows: by method, images [shown, channels, height, width] and their targets [shown, classes].
 
     >>> images = torch.zeros(2, 1, 4, 4), torch.eye(2)
     >>> draw_outputs({"original": images, "mixup": images}, ["cat", "dog"]).name

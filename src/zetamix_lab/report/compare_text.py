@@ -1,7 +1,6 @@
 """The sentences of a comparison report. None claims more than is significant after correction."""
 
 import math
-import re
 from statistics import fmean
 from typing import Any
 
@@ -11,10 +10,9 @@ import pandas as pd
 from zetamix_lab.comparison import Comparison, metric_of
 from zetamix_lab.data import Dataset
 from zetamix_lab.data.source import CAUTIONS
-from zetamix_lab.metrics import METRICS, Metric
+from zetamix_lab.metrics import METRICS
 from zetamix_lab.progress import about, count_epochs
-from zetamix_lab.report.page import Lead
-from zetamix_lab.statistics import CONFIDENCE, detectable, seeds_needed
+from zetamix_lab.statistics import CONFIDENCE, detectable
 from zetamix_lab.text import join, plural, sentence_case
 from zetamix_lab.train import Recipe
 
@@ -22,8 +20,8 @@ LEVEL = f"{100 * CONFIDENCE:g} %"
 # from this mean improvement on in the last part of training, of so many evaluated epochs at least,
 # it counts as not converged
 STILL_IMPROVING, LATE, LATE_EPOCHS = 0.005, 1 / 3, 3
-# fewer seeds do not tell their spread; more than the second are not proposed
-ENOUGH_SEEDS, WORTHWHILE_SEEDS = 5, 50
+# fewer seeds do not tell their spread
+ENOUGH_SEEDS = 5
 TERMS = {
     "mixup": "blends every sample with one other (the number is α)",
     "cutmix": "pastes a box of one other image",
@@ -34,16 +32,22 @@ TERMS = {
 }
 
 
-def summarise(comparison: Comparison, command: str = "") -> Lead:
-    """The sentences of a comparison. command: the one that made it."""
-    details = {"Incomplete": _incomplete(comparison)}
-    if not comparison.methods:
-        return Lead("No run is finished.", details=details)
-    metric, cautions, training = comparison.metric, _cautions(comparison), _convergence(comparison)
-    details["Training"] = training[1] if training[1] not in cautions else ""
-    details["Calibration"] = _calibration(comparison)
-    details["Metric"] = f"{metric.title}: {metric.meaning}." if metric.meaning else ""
-    return Lead(_decision(comparison), *_next_step(comparison, command), cautions, details)
+def summarise(comparison: Comparison) -> dict[str, str]:
+    """The sentences of a comparison by heading: the result, the next step, cautions, details."""
+    found = {"Result": "No run is finished.", "Incomplete": _incomplete(comparison)}
+    if comparison.methods:
+        metric, cautions = comparison.metric, " ".join(_cautions(comparison))
+        training = _convergence(comparison)[1]
+        found = {
+            "Result": _decision(comparison),
+            "Next": _next_step(comparison),
+            "Caution": cautions,
+            "Incomplete": found["Incomplete"],
+            "Training": "" if training in cautions else training,
+            "Calibration": _calibration(comparison),
+            "Metric": f"{metric.title}: {metric.meaning}." if metric.meaning else "",
+        }
+    return {heading: text for heading, text in found.items() if text}
 
 
 # the first screen
@@ -108,7 +112,7 @@ def _power(comparison: Comparison) -> str:
         return f"{seeds}{on} are too few to show any difference."
     if shown == 0:
         return f"{seeds}{on} do not differ, so what they could show is not known."
-    return f"{seeds}{on} could show {_amount(metric, shown)}."
+    return f"{seeds}{on} could show {metric.format_difference(shown).lstrip('+')}."
 
 
 def _tested(comparison: Comparison) -> Any:
@@ -124,64 +128,48 @@ def _level(comparison: Comparison) -> float:
     return (1 - CONFIDENCE) / max(1, int(family.sum()))
 
 
-def _next_step(comparison: Comparison, command: str) -> tuple[str, str]:
-    """What to do now, with the time it is expected to take, and the command that does it."""
+def _next_step(comparison: Comparison) -> str:
+    """What to do now, with the time that it is expected to take."""
     methods, seeds = len(comparison.methods), len(comparison.seeds)
-    metric, recipe = comparison.metric, comparison.recipe
+    recipe, records = comparison.recipe, comparison.records.values()
 
-    def step(text: str, runs: int, option: str = "", value: int = 0) -> tuple[str, str]:
-        following, records = _with_option(command, option, value), comparison.records.values()
-        if records:
-            at_once = fmean(max(1, record.extra.get("concurrent", 1)) for record in records)
-            text += f" ({about(runs * fmean(record.wall_s for record in records) / at_once)})"
-        return f"{text}{':' if following else '.'}", following
+    def step(text: str, runs: int, option: str = "") -> str:
+        # neither is known of runs that were made elsewhere
+        if not records:
+            return f"{text}."
+        at_once = fmean(max(1, record.extra.get("concurrent", 1)) for record in records)
+        time = about(runs * fmean(record.wall_s for record in records) / at_once)
+        return f"{text} ({option}{time})."
 
-    def train_longer(text: str) -> tuple[str, str]:
-        if recipe is None:
-            return f"{text}.", ""
-        return step(text, 2 * len(comparison.finished), "--epochs", 2 * recipe.epochs)
-
-    def add_seeds(text: str, number: int) -> tuple[str, str]:
-        return step(text, (number - seeds) * methods, "--seeds", number)
+    def train_longer(text: str) -> str:
+        option = f"--epochs {2 * recipe.epochs}, " if recipe else ""
+        return step(text, 2 * len(comparison.finished), option)
 
     if comparison.missing:
-        return step("Finish the comparison", comparison.missing)
+        return step("Rerun the same command to finish the comparison", comparison.missing)
     if comparison.at_chance is not None:
         return train_longer("Look at the data with zetamix check, or train longer")
     if methods == 1:
-        return "Add methods to compare with, such as --methods none,zetamix.", ""
+        return "Add methods to compare with, such as --methods none,zetamix."
     if _convergence(comparison)[0]:
         return train_longer("Train longer, as training had not converged")
     if seeds < ENOUGH_SEEDS:
-        return add_seeds("Add seeds", ENOUGH_SEEDS)
+        runs = (ENOUGH_SEEDS - seeds) * methods
+        return step(f"Train at least {ENOUGH_SEEDS} seeds", runs, f"--seeds {ENOUGH_SEEDS}, ")
     tests, first = _tested(comparison), comparison.baselines[0]
-    gains = metric.sign * tests["mean"]
+    gains = comparison.metric.sign * tests["mean"]
     if (tests["significant"] & (gains > 0)).any():
         best = comparison.name_of(tests.loc[gains[tests["significant"]].idxmax(), "method"])
         where = ": its trained models are in the folder runs (load_model)" if recipe else ""
-        return f"Use {best}{where}.", ""
+        return f"Use {best}{where}."
     if tests["significant"].any() or not (gains > 0).any():
         if first.partition(":")[0] != "none":
-            return f"Keep {comparison.name_of(first)}: no method is ahead of it.", ""
+            return f"Keep {comparison.name_of(first)}: no method is ahead of it."
         return train_longer("Mixing needs long training: try more epochs")
-    gain, errors = float(gains.max()), (tests["seed_error"] ** 2 * tests["n"]).median()
-    added = (tests["sample_error"].fillna(0) ** 2).median()
-    needed = seeds_needed(gain, errors, added, methods, _level(comparison))
-    what = f"To show {_amount(metric, gain)}, the largest gain seen,"
-    if needed is None or needed > WORTHWHILE_SEEDS:
-        return f"{what} takes more test samples, or more than {WORTHWHILE_SEEDS} seeds.", ""
-    return add_seeds(f"{what} add seeds", max(needed, seeds + 1))
-
-
-def _with_option(command: str, name: str, value: int) -> str:
-    """The command with another value of an option; empty if it is none of `zetamix compare`.
-
-    >>> _with_option("zetamix compare --seeds=3 --data digits", "--seeds", 5)
-    'zetamix compare --data digits --seeds 5'
-    """
-    if not command.startswith("zetamix compare") or "--runs" in command:
-        return ""
-    return f"{re.sub(rf' {name}[ =][0-9,]+', '', command)} {name} {value}" if name else command
+    return (
+        "A smaller difference takes a new comparison with more seeds or test samples: to add seeds "
+        "until a difference is significant makes false claims."
+    )
 
 
 def _cautions(comparison: Comparison) -> list[str]:
@@ -284,20 +272,11 @@ def _calibration(comparison: Comparison) -> str:
     # meaningless if nothing was learned
     if comparison.at_chance is not None or "nll" not in comparison.recorded:
         return ""
-    text = "Training on soft labels makes networks underconfident by design. "
+    verdict = "go by scores after temperature scaling on the validation split"
     if "nll_scaled" not in comparison.tested:
-        return f"{text}NLL and ECE allow no verdict: not every run has a temperature for scaling."
-    if not comparison.records:
-        return ""
-    means = [
-        f"{fmean(run.extra['temperature'] for run in comparison.records_of(label)):.2f} for "
-        f"{comparison.name_of(label)}"
-        for label in comparison.methods
-    ]
-    text += f"Temperatures fitted on the validation split (below 1: underconfident): {join(means)}."
-    if any(mean.startswith(("0.01 ", "100.00 ")) for mean in means):
-        text += " A temperature of 0.01 or 100 is the limit of the fit: it has no optimum."
-    return text
+        verdict = "allow no verdict: not every run has a temperature for scaling"
+    soft = "Training on soft labels makes networks underconfident by design"
+    return f"{soft}, so NLL and ECE {verdict}."
 
 
 def _incomplete(comparison: Comparison) -> str:
@@ -318,10 +297,3 @@ def _incomplete(comparison: Comparison) -> str:
         ]
         text += f" {join(runs)} failed: {reason}"
     return text
-
-
-def _amount(metric: Metric, value: float) -> str:
-    """A difference without a sign: "0.5 points", "0.005"."""
-    scaled = metric.scale(value)
-    number = f"{scaled:.2g}" if scaled < 100 else f"{scaled:,.0f}"
-    return f"{number} point{'' if number == '1' else 's'}" if metric.percent else number

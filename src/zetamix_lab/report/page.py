@@ -1,7 +1,7 @@
 """One HTML page that contains its text, tables and figures, and works offline."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -9,27 +9,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from zetamix_lab.provenance import machine_summary
 from zetamix_lab.report.figure import Picture
 from zetamix_lab.report.table import Table
-
-
-@dataclass(frozen=True)
-class Lead:
-    """What a report says: its first screen, and the paragraphs below."""
-
-    decision: str
-    """One sentence."""
-    next_step: str = ""
-    command: str = ""
-    """That takes the next step; empty if it takes none, or it is not known."""
-    cautions: Sequence[str] = ()
-    details: Mapping[str, str] = field(default_factory=dict)
-    """Paragraphs by heading."""
-
-    @property
-    def pairs(self) -> list[tuple[str, str]]:
-        """Everything as headings with a paragraph each."""
-        step, cautions = f"{self.next_step} {self.command}".strip(), " ".join(self.cautions)
-        found = {"Result": self.decision, "Next": step, "Caution": cautions, **self.details}
-        return [(heading, text) for heading, text in found.items() if text]
 
 
 @dataclass(frozen=True)
@@ -50,13 +29,13 @@ def render_page(
     sections: Sequence[Section],
     *,
     machine: Mapping[str, str] | None = None,
-    lead: Lead | None = None,
+    lead: Mapping[str, str] | None = None,
 ) -> str:
     """The page as HTML with everything inlined.
 
     machine: where the results were measured, from `zetamix_lab.provenance.machine_info`; None if
         the sections include it.
-    lead: what the report says first.
+    lead: what the report says first, under "Result", "Next" and "Caution".
 
     >>> page = render_page("Title", [Section("Part", ["1 < 2"])])
     >>> "<p>1 &lt; 2</p>" in page, "http" in page.replace("http-equiv", "")
@@ -75,5 +54,5 @@ def render_page(
         sections=sections,
         machine=machine,
         machine_summary="" if machine is None else machine_summary(dict(machine)),
-        lead=lead,
+        lead=lead or {},
     )

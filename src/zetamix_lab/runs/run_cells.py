@@ -14,7 +14,7 @@ import torch
 from zetamix.methods import display_name, parse
 from zetamix_lab.comparison import metric_of
 from zetamix_lab.data import DataError, Dataset, DatasetRef, load_cached
-from zetamix_lab.progress import Progress, count_epochs
+from zetamix_lab.progress import RUNS, Progress, count_epochs
 from zetamix_lab.records import Cell, RunRecord
 from zetamix_lab.runs.executor import (
     KILLED,
@@ -37,8 +37,6 @@ RUNS_PER_GPU = 4
 ORPHAN_SECONDS = 60.0
 # lock of the command; the lock of `hold` is for the process that trains
 COMMAND_LOCK = ".command.lock"
-# the event about all runs together
-RUNS = "runs"
 
 
 @dataclass
