@@ -261,12 +261,15 @@ def test_for_two_classes_chance_is_judged_by_the_auc(auc, is_chance):
 # the next step and cautions
 
 
-def test_the_next_step_has_its_option_and_its_time():
+def test_the_next_step_has_its_command_and_its_time():
     """30 s each were measured; five methods lack two seeds."""
     few = {f"zeta:{k}": [0.2, 0.21, 0.19] for k in range(2, 6)} | {"none": [0.2, 0.2, 0.21]}
-    assert summarise(made(few))["Next"] == "Train at least 5 seeds (--seeds 5, about 5 min)."
+    found = summarise(made(few), "zetamix compare --seeds=3 --data digits")
+    assert found["Next"] == (
+        "Train at least 5 seeds (about 5 min): zetamix compare --data digits --seeds 5"
+    )
     longer = summarise(made({"none": [0.1] * 5, "zeta:2.8": [0.2] * 5}))
-    assert "(--epochs 6, about" in longer["Next"]
+    assert longer["Next"].endswith("zetamix compare --epochs 6")
 
 
 def with_samples(comparison):

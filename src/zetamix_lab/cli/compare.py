@@ -175,7 +175,7 @@ def _finish(console: Console, comparison: "Comparison", out: Path) -> None:
         print_table(console, main_table(comparison, comparison.tested))
         if len(comparison.tests):
             print_table(console, difference_table(comparison))
-    print_findings(console, summarise(comparison).items())
+    print_findings(console, summarise(comparison, about["command"]).items())
     if comparison.finished:
         print_line(console, f"Report written to {page}")
     if comparison.failures:

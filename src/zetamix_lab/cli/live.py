@@ -134,7 +134,8 @@ def print_table(console: Console, table: "ReportTable") -> None:
 def print_findings(console: Console, findings: Iterable[tuple[str, str]]) -> None:
     """Print bold headings, each with a paragraph; brackets are not interpreted as markup."""
     for heading, text in findings:
-        console.print(Text.assemble((heading, "bold"), "  ", text))
+        # a command that is wrapped cannot be copied
+        console.print(Text.assemble((heading, "bold"), "  ", text), soft_wrap=heading == "Next")
 
 
 def print_line(console: Console, text: str, style: str = "") -> None:

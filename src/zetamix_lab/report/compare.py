@@ -31,7 +31,8 @@ def write_report(comparison: Comparison, out: Path, machine: Mapping[str, str]) 
     machine: the machine and the command, from `zetamix_lab.provenance.machine_info`.
     """
     machine = without_folders(dict(machine))
-    found, pictures = without_folders(summarise(comparison)), draw_figures(comparison)
+    found = without_folders(summarise(comparison, machine["command"]))
+    pictures = draw_figures(comparison)
     for picture in pictures.values():
         picture.save(out / "figures")
     tables = [main_table(comparison)]

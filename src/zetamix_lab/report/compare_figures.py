@@ -88,7 +88,7 @@ def draw_curves(comparison: Comparison) -> Picture:
                 axes.plot(epochs, mean, label=name, markevery=every, **style)
                 band = mean - spread, mean + spread
                 axes.fill_between(epochs, *band, color=style["color"], alpha=0.13, lw=0)
-            if metric.name == "nll":
+            if metric.name == "nll" and (means > 0).any(axis=None):
                 # a spike does not flatten the rest
                 axes.set_yscale("log")
             axes.set(title=metric.heading, xlabel="epoch")

@@ -1,6 +1,7 @@
 """The sentences of a comparison report. None claims more than is significant after correction."""
 
 import math
+import re
 from statistics import fmean
 from typing import Any
 
@@ -32,15 +33,18 @@ TERMS = {
 }
 
 
-def summarise(comparison: Comparison) -> dict[str, str]:
-    """The sentences of a comparison by heading: the result, the next step, cautions, details."""
+def summarise(comparison: Comparison, command: str = "zetamix compare") -> dict[str, str]:
+    """The sentences of a comparison by heading: the result, the next step, cautions, details.
+
+    command: the one that made it, which the next step changes.
+    """
     found = {"Result": "No run is finished.", "Incomplete": _incomplete(comparison)}
     if comparison.methods:
         metric, cautions = comparison.metric, " ".join(_cautions(comparison))
         training = _convergence(comparison)[1]
         found = {
             "Result": _decision(comparison),
-            "Next": _next_step(comparison),
+            "Next": _next_step(comparison, command),
             "Caution": cautions,
             "Incomplete": found["Incomplete"],
             "Training": "" if training in cautions else training,
@@ -128,25 +132,26 @@ def _level(comparison: Comparison) -> float:
     return (1 - CONFIDENCE) / max(1, int(family.sum()))
 
 
-def _next_step(comparison: Comparison) -> str:
-    """What to do now, with the time that it is expected to take."""
+def _next_step(comparison: Comparison, command: str) -> str:
+    """What to do now, the time that it is expected to take, and the command that does it."""
     methods, seeds = len(comparison.methods), len(comparison.seeds)
     recipe, records = comparison.recipe, comparison.records.values()
 
-    def step(text: str, runs: int, option: str = "") -> str:
+    def step(text: str, runs: int, option: str = "", value: int = 0) -> str:
         # neither is known of runs that were made elsewhere
         if not records:
             return f"{text}."
         at_once = fmean(max(1, record.extra.get("concurrent", 1)) for record in records)
         time = about(runs * fmean(record.wall_s for record in records) / at_once)
-        return f"{text} ({option}{time})."
+        again = re.sub(rf" {option}[ =][0-9,]+", "", command) + f" {option} {value}"
+        return f"{text} ({time}): {again if option else command}"
 
     def train_longer(text: str) -> str:
-        option = f"--epochs {2 * recipe.epochs}, " if recipe else ""
-        return step(text, 2 * len(comparison.finished), option)
+        option = ("--epochs", 2 * recipe.epochs) if recipe else ()
+        return step(text, 2 * len(comparison.finished), *option)
 
     if comparison.missing:
-        return step("Rerun the same command to finish the comparison", comparison.missing)
+        return step("Finish the comparison by the same command", comparison.missing)
     if comparison.at_chance is not None:
         return train_longer("Look at the data with zetamix check, or train longer")
     if methods == 1:
@@ -155,7 +160,7 @@ def _next_step(comparison: Comparison) -> str:
         return train_longer("Train longer, as training had not converged")
     if seeds < ENOUGH_SEEDS:
         runs = (ENOUGH_SEEDS - seeds) * methods
-        return step(f"Train at least {ENOUGH_SEEDS} seeds", runs, f"--seeds {ENOUGH_SEEDS}, ")
+        return step(f"Train at least {ENOUGH_SEEDS} seeds", runs, "--seeds", ENOUGH_SEEDS)
     tests, first = _tested(comparison), comparison.baselines[0]
     gains = comparison.metric.sign * tests["mean"]
     if (tests["significant"] & (gains > 0)).any():
