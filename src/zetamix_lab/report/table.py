@@ -18,7 +18,6 @@ Plain: TypeAlias = str | int | float | None
 TINY = 5e-7
 MISSING = "–"
 MINUS = "−"
-MARKED = "best and second best marked where every method has the same seeds"
 # what Markdown takes for markup, entities and mathematics
 MARKUP = re.compile(r"[\\`*_\[\]<|~$]|&(?=#?\w+;)")
 MATHS = {"±": "pm", "×": "times", "≥": "geq", "≤": "leq", "→": "to"}
