@@ -29,7 +29,7 @@ TABLE = Table(
     columns=["method", "error %", "n", "note"],
     rows=[
         ["none", Cell(5.4821, error=0.0519), 3, None],
-        ["mixup_1|0", Cell(4.68, error=0.1, mark="second"), 3, r"a$\b$ & #~^"],
+        ["mixup_1|0", Cell(4.68, error=0.1), 3, r"a$\b$ & #~^"],
         ["ζ < γ", Cell(-4.42, error=0.1, n=1797, mark="best"), 12345, "$10%-$20%"],
     ],
     caption="Errors",
@@ -70,7 +70,7 @@ def test_markdown():
         "| method | error % | n | note |",
         "|---|---:|---:|---|",
         "| none | 5.482 ± 0.052 | 3 | – |",
-        "| mixup\\_1\\|0 | *4.68 ± 0.10* | 3 | a\\$\\\\b\\$ & #\\~^ |",
+        "| mixup\\_1\\|0 | 4.68 ± 0.10 | 3 | a\\$\\\\b\\$ & #\\~^ |",
         "| ζ \\< γ | **−4.42 ± 0.10 (n = 1,797)** | 12,345 | \\$10%-\\$20% |",
     ]
 
@@ -82,7 +82,7 @@ def test_latex():
         r"method & error \% & n & note \\",
         r"\midrule",
         r"none & 5.482 $\pm$ 0.052 & 3 & -- \\",
-        r"mixup\_1$|$0 & \underline{4.68 $\pm$ 0.10} & 3 & "
+        r"mixup\_1$|$0 & 4.68 $\pm$ 0.10 & 3 & "
         r"a\$\textbackslash{}b\$ \& \#\textasciitilde{}\textasciicircum{} \\",
         r"$\zeta$ $<$ $\gamma$ & \textbf{$-$4.42 $\pm$ 0.10 (n = 1,797)} & 12,345 & "
         r"\$10\%-\$20\% \\",

@@ -11,7 +11,7 @@ import pandas as pd
 
 from zetamix_lab.text import printable
 
-Mark: TypeAlias = Literal["", "best", "second"]
+Mark: TypeAlias = Literal["", "best"]
 Plain: TypeAlias = str | int | float | None
 
 # smaller numbers are zero with six decimals
@@ -131,14 +131,14 @@ class Table:
 
     def markdown(self) -> str:
         rule = "|".join("---" if is_text else "---:" for is_text in self.text_columns)
-        head, *rows = self._lines(markdown_text, {"best": "**{}**", "second": "*{}*"})
+        head, *rows = self._lines(markdown_text, {"best": "**{}**"})
         return "\n".join(
             [f"| {' | '.join(head)} |", f"|{rule}|", *(f"| {' | '.join(row)} |" for row in rows)]
         )
 
     def latex(self) -> str:
         """A `tabular` with booktabs' rules."""
-        marks = {"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}"}
+        marks = {"best": r"\textbf{{{}}}"}
         head, *rows = (" & ".join(line) + r" \\" for line in self._lines(latex_text, marks))
         alignment = "".join("l" if is_text else "r" for is_text in self.text_columns)
         begin, end = rf"\begin{{tabular}}{{{alignment}}}", r"\end{tabular}"

@@ -284,7 +284,7 @@ def train_cells(
         dataset = load_cached(data, job.cells[0].fingerprint)
         folders = [out / cell.folder for cell in job.cells]
         with hold(folders, wait=ORPHAN_SECONDS), warnings.catch_warnings():
-            # the command itself warns once about a γ below the dominance threshold
+            # the command has warned once, such as of a classifier that starts from random weights
             warnings.simplefilter("ignore", UserWarning)
             recipes = [Recipe.from_dict(cell.recipe) for cell in job.cells]
             device = use_device(job.device)
